@@ -1,0 +1,84 @@
+# Every target does its own set-up. `make help` lists them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# The interpreter that builds the environment: `make setup PYTHON=python3.13`.
+PYTHON ?= python3
+# How Kafka, Postgres and S3 are found: auto, env, docker or local (see CONTRIBUTING.md).
+STACK ?= auto
+# Extra arguments for pytest and the benchmark: `make test ARGS="-k fence"`.
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+DISTRIBUTIONS := schemas libs/runfold services/step_executor services/snapshot_compactor services/reconciler
+PYPROJECTS := $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
+STAMP := $(VENV)/READY
+RUN := PYTHONPATH=tools $(BIN)/python
+PYTHON_TREES := libs services schemas tests tools $(wildcard demo bench examples)
+
+.PHONY: help setup lint format test demo bench stack-up stack-down stack-status lock clean
+
+help: ## List the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Build .venv with the library, the services and the tools
+
+$(STAMP): requirements.lock $(PYPROJECTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Runfold needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Say: make setup PYTHON=python3.12"; exit 1; }
+	@rm -f $(STAMP)
+	@echo "setup: building $(VENV) with $$($(PYTHON) --version)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  $(addprefix -e ./,$(DISTRIBUTIONS))
+	@touch $(STAMP)
+	@echo "setup: done"
+
+lint: setup ## Ruff, mypy, import contracts, schema checks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@if [ -f tools/check_schemas.py ]; then echo "$(BIN)/python tools/check_schemas.py"; $(RUN) tools/check_schemas.py; fi
+
+format: setup ## Format and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: setup ## All tests, integration included; without the servers they fail
+	REQUIRE_SERVICES=1 $(BIN)/python -m pytest $(ARGS)
+
+demo: setup ## The acceptance trace with real processes and a real SIGKILL (STACK=auto|env|docker|local)
+	@STACK=$(STACK) $(RUN) -m demo
+
+bench: setup ## Throughput and latency, a JSON object a line
+	@$(RUN) -m bench $(ARGS)
+
+stack-up: setup ## Start Kafka, Postgres and S3 for development; writes .stack/env
+	@$(RUN) -m devstack up --mode $(STACK)
+
+stack-down: setup ## Stop what stack-up started
+	@$(RUN) -m devstack down
+
+stack-status: setup ## Say which servers of stack-up are running
+	@$(RUN) -m devstack status
+
+LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+  --no-emit-package runfold --no-emit-package runfold-schemas
+
+lock: setup ## Compile the hashed locks again from the pyprojects and requirements/*.in
+	$(BIN)/uv pip compile $(LOCK_FLAGS) --all-extras $(PYPROJECTS) requirements/build.in requirements/dev.in -o requirements.lock
+	@mkdir -p deploy/locks
+	@for service in step_executor snapshot_compactor reconciler; do \
+	  $(BIN)/uv pip compile $(LOCK_FLAGS) services/$$service/pyproject.toml --constraints requirements.lock \
+	    -o deploy/locks/$$service.lock > /dev/null; done
+
+clean: ## Remove the environment, caches and the stack's data (stops the stack first)
+	@if [ -f $(STAMP) ]; then $(RUN) -m devstack down || true; fi
+	rm -rf $(VENV) .stack .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Runfold: a durable runtime for LLM agents on Kafka, Postgres and an object store."""

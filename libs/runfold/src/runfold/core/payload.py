@@ -1,0 +1,82 @@
+"""Payloads: bytes that an event carries inline, or refers to in the object store.
+
+Equality is by digest, so a payload that moved to the object store is still the same payload. The fold never
+looks inside one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class BlobRef:
+    """A payload in the object store, at ``blobs/<first two hex digits>/<sha256>``.
+
+    Attributes:
+        sha256: Digest of the bytes, 64 hex digits.
+        size: Length in bytes.
+    """
+
+    sha256: str
+    size: int
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the bytes, in hex."""
+        return self.sha256
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inline:
+    """A payload whose bytes stand in the event itself."""
+
+    data: bytes
+    _digest: list[str] = field(default_factory=list, repr=False)
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the bytes, in hex; computed once."""
+        if not self._digest:
+            self._digest.append(hashlib.sha256(self.data).hexdigest())
+        return self._digest[0]
+
+    @property
+    def size(self) -> int:
+        """Length in bytes."""
+        return len(self.data)
+
+    def __eq__(self, other: object) -> bool:
+        return same(self, other) if isinstance(other, Inline | BlobRef) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+
+Payload = Inline | BlobRef
+
+
+def same(left: Payload | None, right: Payload | None) -> bool:
+    """Whether two payloads hold the same bytes, wherever they are stored."""
+    if left is None or right is None:
+        return left is right
+    return left.digest == right.digest
+
+
+def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
+    """Encode a JSON value in the one form that is hashed and compared: sorted keys, UTF-8, no NaN.
+
+    Raises:
+        ValueError: If the value holds NaN or an infinity.
+        TypeError: If it is not JSON.
+    """
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.encode()
+
+
+def inline_json(value: Any) -> Inline:  # noqa: ANN401 - any JSON value
+    """Put a small JSON value into an inline payload, in canonical form."""
+    return Inline(canonical_json(value))

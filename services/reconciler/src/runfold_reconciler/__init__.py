@@ -1,0 +1,1 @@
+"""The reconciler of Runfold: finds out what became of dangling tool calls."""

@@ -1,0 +1,1 @@
+"""The snapshot compactor of Runfold: folds the log into snapshots and query tables."""
