@@ -42,7 +42,7 @@ $(STAMP): requirements.lock $(PYPROJECTS)
 lint: setup ## Ruff, mypy, import contracts, schema checks
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy $(PYTHON_TREES)
 	$(BIN)/lint-imports
 	@if [ -f tools/check_schemas.py ]; then echo "$(BIN)/python tools/check_schemas.py"; $(RUN) tools/check_schemas.py; fi
 
