@@ -68,7 +68,7 @@ class WaitReason(StrEnum):
     ERROR = "error"
 
 
-class Verdict(StrEnum):
+class Settlement(StrEnum):
     """What became of an input that caused no event of its run (``InputSettled.outcome``)."""
 
     DUPLICATE = "duplicate"
@@ -143,7 +143,7 @@ class InputSettled:
     epoch: int
     at: int
     cause: Cause
-    outcome: Verdict
+    outcome: Settlement
     run_id: str | None = None
     reason: str | None = None
     detail: str | None = None
@@ -260,11 +260,15 @@ class ToolReturned(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePatched(RunEvent):
-    """One key of the author's state was set; ``step`` is the tool call that asked for it."""
+    """One key of the author's state was set; ``step`` is the tool call that asked for it.
+
+    ``remaining`` counts the changes of the same closing turn that are still to come.
+    """
 
     step: int
     key: str
     value: Payload
+    remaining: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

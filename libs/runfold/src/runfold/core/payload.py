@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 
@@ -35,14 +35,11 @@ class Inline:
     """A payload whose bytes stand in the event itself."""
 
     data: bytes
-    _digest: list[str] = field(default_factory=list, repr=False)
 
     @property
     def digest(self) -> str:
-        """The sha256 of the bytes, in hex; computed once."""
-        if not self._digest:
-            self._digest.append(hashlib.sha256(self.data).hexdigest())
-        return self._digest[0]
+        """The sha256 of the bytes, in hex."""
+        return hashlib.sha256(self.data).hexdigest()
 
     @property
     def size(self) -> int:

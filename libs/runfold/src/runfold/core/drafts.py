@@ -1,0 +1,172 @@
+"""From a decision and the facts of the moment to the events to append.
+
+Each function reads the state, allots ``seq``, step and attempt from it, and changes nothing; the caller folds the
+draft before it makes the next one. What the state does not know (the time, the epoch, the results of the
+author's code) is handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from runfold.core.events import (
+    Cause,
+    Interrupted,
+    ModelCallRequested,
+    Outcome,
+    Recovery,
+    Resumed,
+    Source,
+    ToolCallRequested,
+    ToolReturned,
+    WaitReason,
+    Why,
+)
+from runfold.core.payload import Payload, inline_json
+from runfold.core.state import Call, State, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The facts of the moment: the writer's epoch, its wall clock (ms since 1970), the input being settled."""
+
+    epoch: int
+    at: int
+    cause: Cause | None = None
+
+
+def envelope(state: State, stamp: Stamp) -> dict[str, Any]:
+    """The shared fields of the run's next event."""
+    return {
+        "run_id": state.run_id,
+        "seq": state.seq + 1,
+        "epoch": stamp.epoch,
+        "at": stamp.at,
+        "cause": stamp.cause,
+    }
+
+
+def model_call(state: State, stamp: Stamp, why: Why, params: Payload) -> ModelCallRequested:
+    """Ask the model: the next step, or the next attempt of the current one."""
+    call = state.model_call
+    return ModelCallRequested(
+        **envelope(state, stamp),
+        step=state.step + 1 if call is None else call.step,
+        attempt=1 if call is None else call.attempt + 1,
+        why=why,
+        messages_hash=state.messages_hash.hex(),
+        message_count=len(state.transcript),
+        params=params,
+    )
+
+
+def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
+    state: State, stamp: Stamp, call: Call, why: Why, arguments: Payload, recovery: Recovery, timeout_ms: int
+) -> ToolCallRequested:
+    """Execute a tool: the call's own step if it has one, else the run's next; the next attempt."""
+    step = call.step or state.step + 1
+    return ToolCallRequested(
+        **envelope(state, stamp),
+        step=step,
+        tool=call.asked.tool,
+        tool_call_id=call.asked.tool_call_id,
+        arguments=arguments,
+        idempotency_key=state.key(step),
+        attempt=call.attempt + 1,
+        why=why,
+        recovery=recovery,
+        timeout_ms=timeout_ms,
+        approval_id=call.approval_id,
+    )
+
+
+def tool_returned(  # noqa: PLR0913 - one per field of the result
+    state: State,
+    stamp: Stamp,
+    call: Call,
+    source: Source,
+    outcome: Outcome,
+    result: Payload,
+    *,
+    for_model: Payload | None = None,
+    patch: Payload | None = None,
+    resolved_by: str | None = None,
+) -> ToolReturned:
+    """Record the result of a call; a call that was never requested takes the run's next step."""
+    return ToolReturned(
+        **envelope(state, stamp),
+        step=call.step or state.step + 1,
+        tool_call_id=call.asked.tool_call_id,
+        attempt=call.attempt,
+        source=source,
+        outcome=outcome,
+        result=result,
+        for_model=for_model,
+        patch=patch,
+        resolved_by=resolved_by,
+    )
+
+
+def approval_gate(
+    state: State, stamp: Stamp, call: Call, arguments: Payload, message: str | None, detail: dict[str, Any]
+) -> Interrupted:
+    """Open a gate directly before a call: it takes the run's next step, the call the one after it."""
+    step = state.step + 1
+    return Interrupted(
+        **envelope(state, stamp),
+        step=step,
+        wait_id=state.key(step),
+        reason=WaitReason.AWAITING_APPROVAL,
+        detail=inline_json({"message": message, **detail}),
+        tool=call.asked.tool,
+        tool_call_id=call.asked.tool_call_id,
+        arguments=arguments,
+        arguments_digest=arguments.digest,
+    )
+
+
+def interruption(state: State, stamp: Stamp, reason: WaitReason, detail: dict[str, Any]) -> Interrupted:
+    """Stop the whole run (error, version, unknown agent): the wait takes the run's next step."""
+    step = state.step + 1
+    return Interrupted(
+        **envelope(state, stamp), step=step, wait_id=state.key(step), reason=reason, detail=inline_json(detail)
+    )
+
+
+def doubt(state: State, stamp: Stamp, call: Call, why: str) -> Interrupted:
+    """Nobody knows whether a call happened: the wait is the call's own step, which ``resolve`` names."""
+    known = {"tool": call.asked.tool, "idempotency_key": state.key(call.step), "attempt": call.attempt, "error": why}
+    return Interrupted(
+        **envelope(state, stamp),
+        step=call.step,
+        wait_id=state.key(call.step),
+        reason=WaitReason.INDETERMINATE,
+        detail=inline_json(known),
+        tool=call.asked.tool,
+        tool_call_id=call.asked.tool_call_id,
+        arguments=call.arguments,
+    )
+
+
+def resumed(  # noqa: PLR0913 - one per field
+    state: State,
+    stamp: Stamp,
+    wait: Wait,
+    *,
+    by: str | None = None,
+    decision: str | None = None,
+    comment: str | None = None,
+    accept_version: bool = False,
+) -> Resumed:
+    """Close a wait."""
+    return Resumed(
+        **envelope(state, stamp),
+        step=wait.step,
+        wait_id=wait.wait_id,
+        reason=wait.reason,
+        by=by,
+        decision=decision,
+        comment=comment,
+        accept_version=accept_version,
+    )

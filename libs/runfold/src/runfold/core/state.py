@@ -1,0 +1,224 @@
+"""What one run is: folded from its valid events by ``transitions.fold``, and from nothing else.
+
+A state is changed in place by the fold, and only by it; everybody else reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from runfold.core.events import AskedCall, Recovery, Version, WaitReason, Why
+from runfold.core.payload import Payload
+
+TRANSCRIPT_SEED = hashlib.sha256(b"runfold.transcript.1").digest()
+
+
+class Status(StrEnum):
+    """What a person is told a run does. ``waiting``: nothing open, nothing decidable."""
+
+    RUNNING = "running"
+    WAITING = "waiting"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Phase(StrEnum):
+    """Where one tool call of the open turn stands.
+
+    asked -> [gated -> approved | rejected ->] requested -> returned; a requested call whose outcome nobody knows
+    goes to in_doubt, and from there to returned or, when it is known never to have happened, to absent.
+    """
+
+    ASKED = "asked"
+    GATED = "gated"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    REQUESTED = "requested"
+    IN_DOUBT = "in_doubt"
+    ABSENT = "absent"
+    RETURNED = "returned"
+
+
+class EntryKind(StrEnum):
+    """What a transcript entry is."""
+
+    USER = "user"
+    RESPONSE = "response"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One element of the transcript, from which the model's messages are built.
+
+    Attributes:
+        seq: The event that brought it.
+        tool_call_id, tool, outcome: For a tool result.
+        payload: user: a JSON string; response: the message bytes; tool: JSON as the model sees it.
+    """
+
+    kind: EntryKind
+    seq: int
+    payload: Payload
+    tool_call_id: str = ""
+    tool: str = ""
+    outcome: str = ""
+
+    def chain(self, previous: bytes) -> bytes:
+        """Hash of the transcript up to and including this entry: sha256(previous || sha256(entry))."""
+        parts = (self.kind, str(self.seq), self.tool_call_id, self.tool, self.outcome, self.payload.digest)
+        return hashlib.sha256(previous + hashlib.sha256("\0".join(parts).encode()).digest()).digest()
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """The model call of the current step.
+
+    Attributes:
+        attempt: The last attempt requested.
+        epoch: Epoch of its request.
+        is_open: Requested, and neither answered nor failed.
+        failures: Failed attempts since the last resume.
+        lost: Performed attempts lost to crashes since the last resume.
+        retry_at: Milliseconds since 1970; None after a failure: not retried, the run has to be interrupted.
+        error: Of the last failure.
+    """
+
+    step: int
+    attempt: int
+    epoch: int
+    is_open: bool = True
+    failures: int = 0
+    lost: int = 0
+    retry_at: int | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call of the open turn.
+
+    Attributes:
+        asked: The model's own arguments; ``arguments``: validated ones, once known.
+        step: Its step, allotted when it is opened (its gate's step + 1 if it is gated).
+        attempt: The last attempt requested, 0 before the first; ``epoch``: of that request.
+        retries, lost, absents: Attempts by why: ``retry``; ``takeover`` (the one before was lost to a crash); ``absent``.
+        entry, patch: The result for the transcript and the state changes, held until the turn closes.
+    """
+
+    asked: AskedCall
+    phase: Phase = Phase.ASKED
+    step: int = 0
+    approval_id: str | None = None
+    arguments: Payload | None = None
+    recovery: Recovery | None = None
+    timeout_ms: int = 0
+    attempt: int = 0
+    epoch: int = -1
+    retries: int = 0
+    lost: int = 0
+    absents: int = 0
+    entry: Entry | None = None
+    patch: Payload | None = None
+
+    def count(self, why: Why) -> None:
+        """Count one more attempt by its reason."""
+        self.retries += why is Why.RETRY
+        self.lost += why is Why.TAKEOVER
+        self.absents += why is Why.ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something the run waits for, until a ``resumed`` names ``wait_id``; opened by event ``seq``."""
+
+    wait_id: str
+    step: int
+    seq: int
+    reason: WaitReason
+    detail: Payload
+    tool: str | None = None
+    tool_call_id: str | None = None
+    arguments: Payload | None = None
+    arguments_digest: str | None = None
+    expires_at: int | None = None
+
+
+@dataclass(slots=True)
+class State:
+    """One run.
+
+    Attributes:
+        seq: Of the last event; ``step``: the last one allotted.
+        epoch: Of the last event's writer; ``at``: its time, milliseconds since 1970.
+        transcript: Append-only; ``messages_hash``: its chain (32 bytes).
+        turn: Tool calls of the last completion, in its order, while any of them has not returned.
+        due_patches: (step, JSON object) of a closed turn, not yet applied; ``applied_patches``: how many keys are.
+        values: The author's state, by key.
+        used_approvals: wait_id -> (decision, by) of every closed approval.
+        seen_ids: Explicit ids of inputs that had an effect.
+        accept_version: An operator's resume said that the running version is fine.
+        usage: Token totals by name; ``cost_nano_usd``: total of the priced calls; ``unpriced_calls``: the others;
+            ``unaccounted_calls``: requests whose completion was never seen, so whose spend is unknown.
+        used_tools: Tools that were called in this run (for the ``compatible`` policy of the version gate).
+    """
+
+    run_id: str
+    agent: str
+    input: Payload
+    version: Version
+    started_at: int
+    seq: int = 0
+    step: int = 0
+    epoch: int = -1
+    at: int = 0
+    ended: Status | None = None
+    transcript: list[Entry] = field(default_factory=list)
+    messages_hash: bytes = TRANSCRIPT_SEED
+    model_call: ModelCall | None = None
+    turn: list[Call] = field(default_factory=list)
+    due_patches: list[tuple[int, Payload]] = field(default_factory=list)
+    applied_patches: int = 0
+    values: dict[str, Payload] = field(default_factory=dict)
+    waits: dict[str, Wait] = field(default_factory=dict)
+    used_approvals: dict[str, tuple[str, str]] = field(default_factory=dict)
+    seen_ids: set[str] = field(default_factory=set)
+    used_tools: set[str] = field(default_factory=set)
+    cancel_reason: str | None = None
+    accept_version: bool = False
+    usage: dict[str, int] = field(default_factory=dict)
+    cost_nano_usd: int = 0
+    unpriced_calls: int = 0
+    unaccounted_calls: int = 0
+    output: Payload | None = None
+    error: str | None = None
+    open_keys: tuple[str, ...] = ()
+
+    @property
+    def has_first_message(self) -> bool:
+        """Whether the transcript has begun: false only while the agent has never been known."""
+        return bool(self.transcript)
+
+    def call_at(self, step: int) -> Call | None:
+        """The call of the open turn that holds ``step``, if any."""
+        return next((call for call in self.turn if call.step == step), None)
+
+    def key(self, step: int) -> str:
+        """The idempotency key of a step, and the id of its wait."""
+        return f"{self.run_id}:{step}"
+
+    def operational_wait(self) -> Wait | None:
+        """The wait that stops the whole run (an error, a version, an unknown agent, a budget), if one is open."""
+        return next((wait for wait in self.waits.values() if wait.reason in OPERATIONAL), None)
+
+    def open_calls(self) -> list[Call]:
+        """Calls that were requested and have no known outcome yet."""
+        return [call for call in self.turn if call.phase is Phase.REQUESTED]
+
+
+OPERATIONAL = frozenset(
+    {WaitReason.VERSION_MISMATCH, WaitReason.UNKNOWN_AGENT, WaitReason.ERROR, WaitReason.BUDGET_EXCEEDED}
+)

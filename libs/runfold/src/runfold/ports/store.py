@@ -1,0 +1,292 @@
+"""Snapshots and projections: what Postgres holds. Carries encoded snapshots; codec.snapshots reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from runfold.core.events import Recovery, Version, WaitReason
+from runfold.core.payload import Payload
+from runfold.core.positions import Positions
+from runfold.core.state import Status
+
+
+class StoreUnavailable(Exception):
+    """Postgres could not be reached, or the outcome of a commit is unknown: try again from a fresh read."""
+
+
+class StaleCompactor(Exception):
+    """Another compactor has committed meanwhile: drop everything in memory and start from a fresh read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """How far the compactor has come with one partition.
+
+    Attributes:
+        version: Raised by every commit.
+        cluster_id, topic_id: Which log this row is about.
+        applied: Offset of the next log record to fold.
+        epoch: The epoch in force there; -1 before any claim.
+        replay_from: Offset of the first valid event of any run that no snapshot covers; ``applied`` if there is none.
+        replay_epoch: The epoch in force there.
+        positions: Which inputs are settled by the records below ``applied``.
+    """
+
+    partition: int
+    version: int
+    cluster_id: str
+    topic_id: str
+    applied: int
+    epoch: int
+    replay_from: int
+    replay_epoch: int
+    positions: Positions
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRow:
+    """One snapshot of one run.
+
+    Attributes:
+        seq, offset: Of the last event it covers.
+        next_offset, next_epoch: Of the run's next valid event and the epoch in force there; None while there is none.
+        message_count: Transcript entries it refers to, which stand in chunks.
+        state: Avro bytes of the state without its transcript.
+        digest: sha256 in hex, as codec.snapshots computes it.
+    """
+
+    run_id: str
+    seq: int
+    offset: int
+    next_offset: int | None
+    next_epoch: int | None
+    fold_version: int
+    message_count: int
+    state: bytes
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRow:
+    """Transcript entries [first_index, first_index + count) of one run; immutable."""
+
+    run_id: str
+    first_index: int
+    count: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """What Postgres holds of one run, for loading it.
+
+    Attributes:
+        snapshots: Newest first; those that are kept (two).
+        chunks: In order of ``first_index``, all of them.
+        first_offset, first_epoch: Of its ``run_started`` and the epoch in force there.
+    """
+
+    run_id: str
+    partition: int
+    seq: int
+    first_offset: int
+    first_epoch: int
+    snapshots: tuple[SnapshotRow, ...]
+    chunks: tuple[ChunkRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One row of ``runs``: what people ask about.
+
+    Attributes:
+        parked: Why the compactor cannot fold it, or None.
+        usage: Token totals; ``cost_nano_usd``: None when no call was priced.
+        started_at, updated_at: Milliseconds since 1970, by the writers' clocks.
+    """
+
+    run_id: str
+    partition: int
+    agent: str
+    status: Status
+    step: int
+    seq: int
+    version: Version
+    usage: Mapping[str, int]
+    cost_nano_usd: int | None
+    unpriced_calls: int
+    unaccounted_calls: int
+    first_offset: int
+    first_epoch: int
+    last_offset: int
+    started_at: int
+    updated_at: int
+    parked: str | None = None
+    output: Payload | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitRow:
+    """One open wait; ``detail`` is a JSON object as bytes or a blob."""
+
+    wait_id: str
+    run_id: str
+    partition: int
+    step: int
+    seq: int
+    reason: WaitReason
+    opened_at: int
+    detail: Payload
+    tool: str | None = None
+    tool_call_id: str | None = None
+    arguments: Payload | None = None
+    arguments_digest: str | None = None
+    expires_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCallRow:
+    """One tool call that was requested and has not returned; the row also has ``inserted_at``, by Postgres' clock."""
+
+    run_id: str
+    step: int
+    partition: int
+    agent: str
+    tool: str
+    tool_call_id: str
+    arguments: Payload
+    attempt: int
+    epoch: int
+    recovery: Recovery
+    timeout_ms: int
+
+
+@dataclass(slots=True)
+class Commit:
+    """What one compactor transaction writes.
+
+    Attributes:
+        row: The partition's new row; its ``version`` is the one *expected* in Postgres (0: the row does not exist yet).
+        runs: Upserted; a row whose ``seq`` is lower than the stored one is not written.
+        next_events: (run_id, snapshot seq, offset, epoch): the run's next event after an older snapshot.
+        closed_waits: (run_id, wait_id); ``closed_calls``: (run_id, step).
+    """
+
+    row: PartitionRow
+    runs: list[RunRow] = field(default_factory=list)
+    snapshots: list[SnapshotRow] = field(default_factory=list)
+    chunks: list[ChunkRow] = field(default_factory=list)
+    next_events: list[tuple[str, int, int, int]] = field(default_factory=list)
+    opened_waits: list[WaitRow] = field(default_factory=list)
+    closed_waits: list[tuple[str, str]] = field(default_factory=list)
+    opened_calls: list[OpenCallRow] = field(default_factory=list)
+    closed_calls: list[tuple[str, int]] = field(default_factory=list)
+
+
+class Snapshots(Protocol):
+    """What executors and compactors read, to take over a partition or to load a run."""
+
+    async def load_partition(self, partition: int) -> tuple[PartitionRow | None, list[StoredRun]]:
+        """Read, in one repeatable-read transaction, the partition's row and every run that has to be in memory.
+
+        Those are: runs that are ``running``, runs with events that no snapshot covers, and runs held back by
+        ``version_mismatch`` or ``unknown_agent``. A run without any snapshot (all of it is in the tail) is not
+        among them.
+
+        Raises:
+            StoreUnavailable: Try again.
+        """
+        ...
+
+    async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
+        """Read runs by id, whatever their status; ids that do not exist are absent from the answer."""
+        ...
+
+    async def covered(self, seqs: Mapping[str, int]) -> set[str]:
+        """Of these runs (run_id -> seq of its last event), those with a snapshot at exactly that event."""
+        ...
+
+
+class CompactorStore(Snapshots, Protocol):
+    """What the compactor writes."""
+
+    async def commit(self, commit: Commit) -> PartitionRow:
+        """Write everything or nothing; give the row as stored, its version raised.
+
+        Keeps the newest two snapshots of each run, removes leases of closed calls, lowers no run's ``seq``.
+
+        Raises:
+            StaleCompactor: The stored version is not the expected one.
+            StoreUnavailable: Nothing is known: read again.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DueCall:
+    """A dangling call that this reconciler has leased.
+
+    Attributes:
+        owner_gone: Its writer's epoch is over.
+        overdue: ``timeout_ms`` + grace have passed since the row's insertion, by Postgres' clock: only then is
+            "absent" believed.
+        tries: Lookups of this attempt that failed or were undecided so far.
+    """
+
+    call: OpenCallRow
+    owner_gone: bool
+    overdue: bool
+    tries: int
+
+
+class ReconcilerStore(Protocol):
+    """What the reconciler reads and leases. It never holds a lock while it looks something up."""
+
+    async def lease_due(self, holder: str, limit: int, grace_s: float, lease_s: float) -> list[DueCall]:
+        """Lease dangling LOOKUP and MANUAL calls whose owner is gone or whose time is over, and commit.
+
+        A call that somebody else has leased, or whose lease says "not before", is left alone.
+
+        Raises:
+            StoreUnavailable: Try again.
+        """
+        ...
+
+    async def postpone(self, call: OpenCallRow, holder: str, delay_s: float, tries: int) -> None:
+        """Let nobody look at this attempt again before ``delay_s`` seconds; remember the tries."""
+        ...
+
+    async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
+        """As in ``Snapshots``."""
+        ...
+
+
+class Queries(Protocol):
+    """What clients ask."""
+
+    async def runs(self, *, status: str | None, agent: str | None, limit: int) -> list[RunRow]:
+        """Newest first."""
+        ...
+
+    async def run(self, run_id: str) -> RunRow | None:
+        """One run."""
+        ...
+
+    async def waits(self, run_id: str | None = None) -> list[WaitRow]:
+        """Open waits, oldest first."""
+        ...
+
+    async def partition(self, partition: int) -> PartitionRow | None:
+        """How far the compactor has come."""
+        ...
+
+    async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
+        """As in ``Snapshots``."""
+        ...
+
+    async def describe(self) -> dict[str, Any]:
+        """Server version, schema, migrations applied: for ``runfold check``."""
+        ...
