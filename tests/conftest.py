@@ -1,0 +1,64 @@
+"""Servers for the integration tests, and names of their own for every test.
+
+The servers start when the first test asks for one: an address in the environment, else Docker, else local processes
+(see tools/devstack). Where none of these can be had the test is skipped, or fails under REQUIRE_SERVICES=1.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from devstack import NoServersError, Stack
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """Kafka, Postgres and S3, shared by all tests of the session: a test that kills one starts it again."""
+    try:
+        servers = Stack.start(_ROOT)
+    except NoServersError as error:
+        if os.environ.get("REQUIRE_SERVICES") == "1":
+            raise
+        pytest.skip(str(error))
+    with servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(stack: Stack) -> str:
+    """Return the broker's address."""
+    return stack.environment()["RUNFOLD_KAFKA_BOOTSTRAP"]
+
+
+@pytest.fixture(scope="session")
+def postgres_dsn(stack: Stack) -> str:
+    """Return the libpq URL of the database."""
+    return stack.environment()["RUNFOLD_POSTGRES_DSN"]
+
+
+@pytest.fixture(scope="session")
+def s3_env(stack: Stack) -> dict[str, str]:
+    """Return the variables that boto3 reads, and RUNFOLD_BLOB_URL, whose bucket exists."""
+    return {key: value for key, value in stack.environment().items() if key.startswith("AWS_") or "BLOB" in key}
+
+
+@pytest.fixture
+def topic_prefix() -> str:
+    """Return a prefix for the topics and groups of one test, so that tests cannot see each other's records."""
+    return f"test-{uuid.uuid4().hex[:12]}."
+
+
+@pytest.fixture
+def postgres_schema(postgres_dsn: str) -> Iterator[str]:
+    """Name a schema for the tables of one test: not created here, dropped afterwards."""
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    yield name
+    with psycopg.connect(postgres_dsn, autocommit=True) as connection:
+        connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name)))
