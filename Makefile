@@ -70,13 +70,18 @@ stack-status: setup ## Say which servers of stack-up are running
 
 LOCK_FLAGS := --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
   --no-emit-package runfold --no-emit-package runfold-schemas
+# The images install subsets of the one lock: the same versions, the same hashes.
+SUBSET_FLAGS := $(LOCK_FLAGS) --constraints requirements.lock
 
-lock: setup ## Compile the hashed locks again from the pyprojects and requirements/*.in
-	$(BIN)/uv pip compile $(LOCK_FLAGS) --all-extras $(PYPROJECTS) requirements/build.in requirements/dev.in -o requirements.lock
+lock: setup ## Compile the hashed locks again (newer versions: make lock ARGS=--upgrade)
+	$(BIN)/uv pip compile $(LOCK_FLAGS) $(ARGS) --all-extras $(PYPROJECTS) requirements/build.in requirements/dev.in \
+	  --output-file requirements.lock
 	@mkdir -p deploy/locks
+	$(BIN)/uv pip compile $(SUBSET_FLAGS) requirements/build.in --output-file deploy/locks/build.lock
 	@for service in step_executor snapshot_compactor reconciler; do \
-	  $(BIN)/uv pip compile $(LOCK_FLAGS) services/$$service/pyproject.toml --constraints requirements.lock \
-	    -o deploy/locks/$$service.lock > /dev/null; done
+	  echo "deploy/locks/$$service.lock"; \
+	  $(BIN)/uv pip compile $(SUBSET_FLAGS) services/$$service/pyproject.toml --output-file deploy/locks/$$service.lock; \
+	done
 
 clean: ## Remove the environment, caches and the stack's data (stops the stack first)
 	@if [ -f $(STAMP) ]; then $(RUN) -m devstack down || true; fi

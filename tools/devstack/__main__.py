@@ -10,7 +10,7 @@ from typing import Final
 from devstack.errors import StackError
 from devstack.record import Record
 from devstack.server import MODES, Mode
-from devstack.stack import FOLDER, Stack
+from devstack.stack import FOLDER, Stack, sweep
 
 _NAME: Final = "dev"
 _ROOT: Final = Path(__file__).resolve().parents[2]
@@ -60,7 +60,8 @@ def up(mode: Mode) -> int:
 
 
 def down() -> int:
-    """Stop the stack and remove its data."""
+    """Stop the stack and remove its data; the same for what killed test sessions have left running."""
+    sweep(_BASE)
     _ENVIRONMENT.unlink(missing_ok=True)
     record = Record.load(_BASE / _NAME)
     if record is not None:

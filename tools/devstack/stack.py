@@ -49,7 +49,7 @@ class Stack:
         one. Raises NoServersError if this machine cannot provide a server, StackError if one does not come up.
         """
         base = root.resolve() / FOLDER
-        _sweep(base / _PRIVATE)
+        sweep(base)
         folder = _new_folder(base, name)
         record = Record(folder, owner=Identity.of(os.getpid()))
         record.save()
@@ -193,9 +193,9 @@ def _short(base: Path) -> str:
     return f"{zlib.crc32(str(base).encode()):08x}"
 
 
-def _sweep(private: Path) -> None:
+def sweep(base: Path) -> None:
     """Stop what programs that were killed have left running below this checkout, and remove its data."""
-    for folder in private.glob("*"):
+    for folder in (base / _PRIVATE).glob("*"):
         record = Record.load(folder)
         if record is not None and record.abandoned():
             with contextlib.suppress(StackError):
