@@ -172,7 +172,11 @@ class Commit:
         row: The partition's new row; its ``version`` is the one *expected* in Postgres (0: the row does not exist yet).
         runs: Upserted; a row whose ``seq`` is lower than the stored one is not written.
         next_events: (run_id, snapshot seq, offset, epoch): the run's next event after an older snapshot.
-        closed_waits: (run_id, wait_id); ``closed_calls``: (run_id, step).
+        chunks: Replace what the store holds of their runs from their ``first_index`` on (normally nothing).
+        closed_waits: (run_id, wait_id); ``closed_calls``: (run_id, step). Closed ones are removed before opened ones
+            are upserted; an open call keeps its ``inserted_at`` as long as its attempt is the same.
+        rebuilt: Runs all of whose waits and open calls are in ``opened_waits`` and ``opened_calls``: whatever else the
+            store holds of them is removed (the first commit after a fresh read).
     """
 
     row: PartitionRow
@@ -184,6 +188,7 @@ class Commit:
     closed_waits: list[tuple[str, str]] = field(default_factory=list)
     opened_calls: list[OpenCallRow] = field(default_factory=list)
     closed_calls: list[tuple[str, int]] = field(default_factory=list)
+    rebuilt: list[str] = field(default_factory=list)
 
 
 class Snapshots(Protocol):
@@ -192,8 +197,8 @@ class Snapshots(Protocol):
     async def load_partition(self, partition: int) -> tuple[PartitionRow | None, list[StoredRun]]:
         """Read, in one repeatable-read transaction, the partition's row and every run that has to be in memory.
 
-        Those are: runs that are ``running``, runs with events that no snapshot covers, and runs held back by
-        ``version_mismatch`` or ``unknown_agent``. A run without any snapshot (all of it is in the tail) is not
+        Those are: runs that are ``running`` or parked, runs with events that no snapshot covers, and runs held back
+        by ``version_mismatch`` or ``unknown_agent``. A run without any snapshot (all of it is in the tail) is not
         among them.
 
         Raises:
