@@ -1,0 +1,148 @@
+"""Records of the log: a header to judge them by, and an Avro value.
+
+One schema file per type and version, ``schemas/log/<type>.v<n>.avsc``; the newest version writes, every version is
+read, resolved to the newest. What this code does not know raises ``UnknownRecord``; it is never skipped here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any, get_args
+
+import runfold_schemas
+
+from runfold.codec import shapes
+from runfold.codec.avro import PREFIX_SIZE, Schema, unknown_prefix
+from runfold.core.errors import UnknownRecord
+from runfold.core.events import InputSettled, LogRecordBody, PartitionClaimed
+from runfold.core.fence import Head, Kind
+
+_FILE = re.compile(r"(?P<type>[a-z_]+)\.v(?P<version>[0-9]+)\.avsc")
+_CLAIM_HEAD = Head(Kind.CLAIM)
+
+
+def type_name(cls: type) -> str:
+    """The name that a record type has in schema files and in JSON: ``RunStarted`` -> ``run_started``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+RECORD_TYPES: dict[str, type] = {type_name(cls): cls for cls in get_args(LogRecordBody)}
+
+
+def encode(record: LogRecordBody) -> tuple[bytes, bytes]:
+    """Give the bytes of header ``rf`` and the value.
+
+    Raises:
+        ValueError, TypeError, OverflowError: A field holds what its annotation forbids: a defect of the caller.
+    """
+    writer = _writers()[type(record)]
+    return head_of(record).encode(), writer.schema.write(writer.to_datum(record))
+
+
+def decode(value: bytes) -> LogRecordBody:
+    """Read a value.
+
+    Raises:
+        UnknownRecord: No schema, or no enum member, of this code; malformed bytes; bytes that follow.
+    """
+    reader = _readers().get(value[:PREFIX_SIZE])
+    if reader is None:
+        raise unknown_prefix(value)
+    body: LogRecordBody = reader.from_datum(reader.schema.read(value, reader.newest))
+    return body
+
+
+def key_of(record: LogRecordBody) -> str | None:
+    """The record's key: the run; None for a record of the partition."""
+    return None if isinstance(record, PartitionClaimed | InputSettled) else record.run_id
+
+
+def head_of(record: LogRecordBody) -> Head:
+    """The header that belongs to a record."""
+    if isinstance(record, PartitionClaimed):
+        return _CLAIM_HEAD
+    if isinstance(record, InputSettled):
+        return Head(Kind.SETTLED, record.epoch)
+    return Head(Kind.EVENT, record.epoch, record.seq)
+
+
+def check_head(head: Head, record: LogRecordBody) -> None:
+    """Check that header and body say the same.
+
+    Raises:
+        UnknownRecord: They do not: nobody can say what the writer meant.
+    """
+    expected = head_of(record)
+    if head != expected:
+        raise UnknownRecord(f"the header says {head}, the body of {type_name(type(record))} says {expected}")
+
+
+def check_key(key: str | None, record: LogRecordBody) -> None:
+    """Check that the record's key names the run that its body names.
+
+    Raises:
+        UnknownRecord: It does not: validity was judged by the key, so the body must not be believed.
+    """
+    expected = key_of(record)
+    if key != expected:
+        raise UnknownRecord(f"the key is {key!r}, the body of {type_name(type(record))} says {expected!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    schema: Schema
+    to_datum: shapes.Convert
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """``newest``: the version to resolve to; None where ``schema`` is the newest itself."""
+
+    schema: Schema
+    newest: Schema | None
+    from_datum: shapes.Convert
+
+
+@cache
+def schemas() -> dict[str, list[Schema]]:
+    """Every version of every record type, oldest first.
+
+    Raises:
+        ValueError: A schema file has a name, or fields, that this code does not know.
+    """
+    versions: dict[str, dict[int, Schema]] = {name: {} for name in RECORD_TYPES}
+    for path in runfold_schemas.log_schemas():
+        match = _FILE.fullmatch(path.name)
+        if match is None or match["type"] not in versions:
+            raise ValueError(f"{path} is not <type>.v<version>.avsc of a record type of this code")
+        versions[match["type"]][int(match["version"])] = Schema.load(path)
+    by_type = {name: [known[number] for number in sorted(known)] for name, known in versions.items()}
+    for name, known in by_type.items():
+        expected = tuple(field.name for field in fields(RECORD_TYPES[name]))
+        if not known or known[-1].field_names() != expected:
+            raise ValueError(f"the newest schema of {name} must have the fields {', '.join(expected)}, in this order")
+    return by_type
+
+
+@cache
+def _shape(name: str) -> tuple[shapes.Convert, shapes.Convert]:
+    shape = shapes.record(RECORD_TYPES[name])
+    if shape.write is None or shape.read is None:
+        raise TypeError(f"{name} is no record")
+    return shape.write, shape.read
+
+
+@cache
+def _writers() -> dict[type[Any], _Writer]:
+    return {RECORD_TYPES[name]: _Writer(known[-1], _shape(name)[0]) for name, known in schemas().items()}
+
+
+@cache
+def _readers() -> dict[bytes, _Reader]:
+    return {
+        schema.prefix: _Reader(schema, None if schema is known[-1] else known[-1], _shape(name)[1])
+        for name, known in schemas().items()
+        for schema in known
+    }

@@ -1,0 +1,158 @@
+"""Between the core's dataclasses and Avro datums, derived once from the dataclasses' own annotations.
+
+| annotation                | datum                                          |
+|---------------------------|------------------------------------------------|
+| str, int, bool, bytes     | itself                                         |
+| StrEnum                   | string; an unknown one is an ``UnknownRecord`` |
+| Payload                   | bytes, or the record BlobRef                   |
+| dataclass                 | record of the same field names                 |
+| tuple[X, ...], list[X]    | array                                          |
+| set[str]                  | array, sorted                                  |
+| dict[str, X]              | map                                            |
+| tuple[tuple[str, X], ...] | map, in the order of the pairs                 |
+
+``X | None`` is a union with null everywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import cache
+from operator import attrgetter
+from typing import Any
+
+from runfold.core.errors import UnknownRecord
+from runfold.core.payload import BlobRef, Inline, Payload
+
+Convert = Callable[[Any], Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Shape:
+    """The two conversions; None where a value is its own datum. Neither is called with None."""
+
+    write: Convert | None = None
+    read: Convert | None = None
+
+
+AS_IS = Shape()
+
+
+def write_payload(payload: Payload) -> object:
+    """Give the datum of a payload: bytes where it is inline."""
+    return payload.data if type(payload) is Inline else {"sha256": payload.digest, "size": payload.size}
+
+
+def read_payload(datum: Any) -> Payload:  # noqa: ANN401 - bytes or the record
+    """Give the payload of a datum."""
+    return Inline(datum) if type(datum) is bytes else BlobRef(datum["sha256"], datum["size"])
+
+
+PAYLOAD = Shape(write_payload, read_payload)
+
+
+def record(cls: type[Any], special: Mapping[str, Shape] | None = None, skip: frozenset[str] = frozenset()) -> Shape:
+    """Shape a dataclass of at least two fields.
+
+    Args:
+        cls: The dataclass.
+        special: Shapes of fields whose annotation does not say enough.
+        skip: Fields that have no place in the record, and a default.
+
+    Raises:
+        TypeError: A field's annotation is none of the table's.
+    """
+    hints = typing.get_type_hints(cls)
+    names = tuple(field.name for field in dataclasses.fields(cls) if field.name not in skip)
+    shapes = {name: (special or {}).get(name) or of(hints[name]) for name in names}
+    writes = tuple((name, shape.write) for name, shape in shapes.items() if shape.write is not None)
+    reads = tuple((name, shape.read) for name, shape in shapes.items() if shape.read is not None)
+    values = attrgetter(*names)
+
+    def write(instance: object) -> dict[str, Any]:
+        body = dict(zip(names, values(instance), strict=True))
+        for name, convert in writes:
+            if (value := body[name]) is not None:
+                body[name] = convert(value)
+        return body
+
+    def read(body: dict[str, Any]) -> object:
+        for name, convert in reads:
+            if (value := body[name]) is not None:
+                body[name] = convert(value)
+        return cls(**body)
+
+    return Shape(write, read)
+
+
+@cache
+def of(hint: Any) -> Shape:  # noqa: ANN401 - a type annotation
+    """Shape what an annotation says.
+
+    Raises:
+        TypeError: It is none of the table's.
+    """
+    if hint in (str, int, bool, bytes):
+        return AS_IS
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _optional(frozenset(arguments) - {type(None)})
+    if origin is tuple and typing.get_origin(arguments[0]) is tuple:
+        return _pairs(typing.get_args(arguments[0]))
+    if origin in (tuple, list):
+        return _array(origin, of(arguments[0]))
+    if hint == set[str]:
+        return Shape(sorted, set)
+    if origin is dict and arguments[0] is str:
+        return _map(of(arguments[1]))
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return _enum(hint)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return record(hint)
+    raise TypeError(f"no Avro shape for the annotation {hint!r}")
+
+
+def _optional(alternatives: frozenset[Any]) -> Shape:
+    if alternatives == {Inline, BlobRef}:
+        return PAYLOAD
+    if len(alternatives) == 1:
+        return of(next(iter(alternatives)))
+    raise TypeError(f"no Avro shape for a choice of {alternatives!r}")
+
+
+def _pairs(pair: tuple[Any, ...]) -> Shape:
+    if pair not in ((str, str), (str, int)):
+        raise TypeError(f"no Avro shape for pairs of {pair!r}")
+    return Shape(dict, lambda datum: tuple(datum.items()))
+
+
+def _array(container: Convert, item: Shape) -> Shape:
+    write, read = item.write, item.read
+    return Shape(
+        list if write is None else lambda values: [write(value) for value in values],
+        container if read is None else lambda datum: container([read(value) for value in datum]),
+    )
+
+
+def _map(value: Shape) -> Shape:
+    write, read = value.write, value.read
+    return Shape(
+        dict if write is None else lambda values: {key: write(value) for key, value in values.items()},
+        dict if read is None else lambda datum: {key: read(value) for key, value in datum.items()},
+    )
+
+
+def _enum(cls: type[StrEnum]) -> Shape:
+    members = {member.value: member for member in cls}
+
+    def read(datum: str) -> StrEnum:
+        try:
+            return members[datum]
+        except KeyError:
+            raise UnknownRecord(f"{datum!r} is no {cls.__name__} that this code knows") from None
+
+    return Shape(None, read)
