@@ -10,6 +10,25 @@ from runfold.core.events import Recovery, Version, WaitReason
 from runfold.core.payload import Payload
 from runfold.core.positions import Positions
 from runfold.core.state import Status
+from runfold.core.stored import ChunkRow, SnapshotRow
+
+__all__ = [
+    "ChunkRow",
+    "Commit",
+    "CompactorStore",
+    "DueCall",
+    "OpenCallRow",
+    "PartitionRow",
+    "Queries",
+    "ReconcilerStore",
+    "RunRow",
+    "SnapshotRow",
+    "Snapshots",
+    "StaleCompactor",
+    "StoreUnavailable",
+    "StoredRun",
+    "WaitRow",
+]
 
 
 class StoreUnavailable(Exception):
@@ -43,39 +62,6 @@ class PartitionRow:
     replay_from: int
     replay_epoch: int
     positions: Positions
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotRow:
-    """One snapshot of one run.
-
-    Attributes:
-        seq, offset: Of the last event it covers.
-        next_offset, next_epoch: Of the run's next valid event and the epoch in force there; None while there is none.
-        message_count: Transcript entries it refers to, which stand in chunks.
-        state: Avro bytes of the state without its transcript.
-        digest: sha256 in hex, as codec.snapshots computes it.
-    """
-
-    run_id: str
-    seq: int
-    offset: int
-    next_offset: int | None
-    next_epoch: int | None
-    fold_version: int
-    message_count: int
-    state: bytes
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkRow:
-    """Transcript entries [first_index, first_index + count) of one run; immutable."""
-
-    run_id: str
-    first_index: int
-    count: int
-    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
