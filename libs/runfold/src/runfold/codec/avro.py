@@ -48,10 +48,6 @@ class Schema:
         """Read a file ``<name>.v<version>.avsc``."""
         return cls(path.name.removesuffix(".avsc"), path.read_text(encoding="utf-8"))
 
-    def field_names(self) -> tuple[str, ...]:
-        """Names of a record's fields, in order."""
-        return tuple(field["name"] for field in self.parsed["fields"])
-
     def write(self, datum: Any) -> bytes:  # noqa: ANN401 - an Avro datum of this schema
         """Encode one datum.
 

@@ -7,12 +7,11 @@ read, resolved to the newest. What this code does not know raises ``UnknownRecor
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_args
 
 import runfold_schemas
-
 from runfold.codec import shapes
 from runfold.codec.avro import PREFIX_SIZE, Schema, unknown_prefix
 from runfold.core.errors import UnknownRecord
@@ -120,29 +119,26 @@ def schemas() -> dict[str, list[Schema]]:
         versions[match["type"]][int(match["version"])] = Schema.load(path)
     by_type = {name: [known[number] for number in sorted(known)] for name, known in versions.items()}
     for name, known in by_type.items():
-        expected = tuple(field.name for field in fields(RECORD_TYPES[name]))
-        if not known or known[-1].field_names() != expected:
-            raise ValueError(f"the newest schema of {name} must have the fields {', '.join(expected)}, in this order")
+        if not known:
+            raise ValueError(f"{name} has no schema file")
+        shapes.check_fields(RECORD_TYPES[name], known[-1].parsed)
     return by_type
 
 
 @cache
-def _shape(name: str) -> tuple[shapes.Convert, shapes.Convert]:
-    shape = shapes.record(RECORD_TYPES[name])
-    if shape.write is None or shape.read is None:
-        raise TypeError(f"{name} is no record")
-    return shape.write, shape.read
+def _shapes() -> dict[str, shapes.Record]:
+    return {name: shapes.record(cls) for name, cls in RECORD_TYPES.items()}
 
 
 @cache
 def _writers() -> dict[type[Any], _Writer]:
-    return {RECORD_TYPES[name]: _Writer(known[-1], _shape(name)[0]) for name, known in schemas().items()}
+    return {RECORD_TYPES[name]: _Writer(known[-1], _shapes()[name].write) for name, known in schemas().items()}
 
 
 @cache
 def _readers() -> dict[bytes, _Reader]:
     return {
-        schema.prefix: _Reader(schema, None if schema is known[-1] else known[-1], _shape(name)[1])
+        schema.prefix: _Reader(schema, None if schema is known[-1] else known[-1], _shapes()[name].read)
         for name, known in schemas().items()
         for schema in known
     }

@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
@@ -39,6 +39,14 @@ class Shape:
     read: Convert | None = None
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Record:
+    """The two conversions between a dataclass's instance and a dictionary, which ``read`` uses up."""
+
+    write: Convert
+    read: Convert
+
+
 AS_IS = Shape()
 
 
@@ -55,7 +63,7 @@ def read_payload(datum: Any) -> Payload:  # noqa: ANN401 - bytes or the record
 PAYLOAD = Shape(write_payload, read_payload)
 
 
-def record(cls: type[Any], special: Mapping[str, Shape] | None = None, skip: frozenset[str] = frozenset()) -> Shape:
+def record(cls: type[Any], special: Mapping[str, Shape] | None = None, skip: frozenset[str] = frozenset()) -> Record:
     """Shape a dataclass of at least two fields.
 
     Args:
@@ -86,11 +94,11 @@ def record(cls: type[Any], special: Mapping[str, Shape] | None = None, skip: fro
                 body[name] = convert(value)
         return cls(**body)
 
-    return Shape(write, read)
+    return Record(write, read)
 
 
 @cache
-def of(hint: Any) -> Shape:  # noqa: ANN401 - a type annotation
+def of(hint: Any) -> Shape:  # noqa: ANN401, PLR0911 - a type annotation; one return per line of the table
     """Shape what an annotation says.
 
     Raises:
@@ -112,8 +120,52 @@ def of(hint: Any) -> Shape:  # noqa: ANN401 - a type annotation
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return _enum(hint)
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return record(hint)
+        return _nested(hint)
     raise TypeError(f"no Avro shape for the annotation {hint!r}")
+
+
+def check_fields(cls: type[Any], schema: Any, skip: frozenset[str] = frozenset()) -> None:  # noqa: ANN401 - Avro
+    """Check that a schema has every field of a dataclass and of those inside it, in the same order.
+
+    fastavro drops a field that its schema lacks in silence; so this is asked where a schema is loaded.
+
+    Raises:
+        ValueError: A record's fields differ from the dataclass's.
+    """
+    written = dict(_records(schema))
+    for inner in _dataclasses(cls):
+        expected = [field.name for field in dataclasses.fields(inner) if inner is not cls or field.name not in skip]
+        if written.get(inner.__name__) != expected:
+            raise ValueError(f"the newest schema of {inner.__name__} must have the fields {', '.join(expected)}")
+
+
+def _records(schema: Any) -> Iterator[tuple[str, list[str]]]:  # noqa: ANN401 - Avro
+    """Every record of a schema: its name without namespace, and its fields."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _records(part)
+    elif isinstance(schema, dict):
+        if schema.get("type") == "record":
+            yield schema["name"].rpartition(".")[2], [field["name"] for field in schema["fields"]]
+        for part in (schema.get("type"), schema.get("fields"), schema.get("items"), schema.get("values")):
+            yield from _records(part)
+
+
+def _dataclasses(hint: Any) -> Iterator[type[Any]]:  # noqa: ANN401 - a type annotation
+    """Every dataclass that an annotation reaches, but for an inline payload, which is bytes."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        if hint is not Inline:
+            yield hint
+            for inner in typing.get_type_hints(hint).values():
+                yield from _dataclasses(inner)
+    else:
+        for inner in typing.get_args(hint):
+            yield from _dataclasses(inner)
+
+
+def _nested(cls: type[Any]) -> Shape:
+    nested = record(cls)
+    return Shape(nested.write, nested.read)
 
 
 def _optional(alternatives: frozenset[Any]) -> Shape:
