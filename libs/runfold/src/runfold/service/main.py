@@ -1,0 +1,194 @@
+"""The frame of a service: read settings, log, watch the loop, serve health, run until a signal says stop.
+
+Exit codes: 0 stopped as asked; 1 it failed; 2 settings or installation are wrong, and the message says how to mend
+them; 70 the event loop hung.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+import structlog
+import uvloop
+
+from runfold.service import health, logs, options
+from runfold.service.health import Health
+from runfold.service.metrics import Metrics
+from runfold.service.settings import ServiceSettings, SettingsError, load
+from runfold.service.watchdog import Watchdog
+
+FAILED, REFUSED = 1, 2
+RETRY_S = 3.0
+STOP_S = 40.0
+"""Bound of a clean stop: the drain of a hand-over (20 s), leaving the group, the last acknowledgements."""
+
+T = TypeVar("T")
+S = TypeVar("S", bound=ServiceSettings)
+
+
+class InstallationError(Exception):
+    """The installation does not fit the settings (topics, tables, partition count): the message says how to mend it."""
+
+
+class Stopped(Exception):
+    """The service was told to stop before it was ready."""
+
+
+class Kit:
+    """What a running service has at hand.
+
+    Attributes:
+        health: What it needs to be ready.
+        metrics: Its counters.
+        stop: Set by SIGTERM and SIGINT.
+    """
+
+    def __init__(self, health_: Health, metrics: Metrics) -> None:
+        self.health = health_
+        self.metrics = metrics
+        self.stop = asyncio.Event()
+        self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger("runfold.service")
+
+    async def reach(
+        self,
+        name: str,
+        attempt: Callable[[], Awaitable[T]],
+        unreachable: type[Exception] | tuple[type[Exception], ...],
+        *,
+        variable: str,
+    ) -> T:
+        """Try until a dependency answers, every few seconds, saying so each time.
+
+        Args:
+            name: What it is called in /readyz, e.g. ``kafka``.
+            attempt: Asks it for something; its result is given back.
+            unreachable: What it raises while it cannot be reached; anything else is raised here.
+            variable: Where the operator may have written the wrong address.
+
+        Raises:
+            Stopped: The operator asked for it meanwhile.
+        """
+        while not self.stop.is_set():
+            try:
+                found = await attempt()
+            except unreachable as error:
+                self.health.lacks(name, str(error))
+                self.log.warning(
+                    "waiting for a dependency", dependency=name, variable=variable, error=str(error), retry_s=RETRY_S
+                )
+                await self._pause(RETRY_S)
+            else:
+                self.health.reached(name)
+                return found
+        raise Stopped
+
+    async def until_stopped(self, work: Awaitable[None], leave: Callable[[], Awaitable[None]]) -> None:
+        """Run the engine; when the service is told to stop, ask it to ``leave`` and wait until it has."""
+        running = asyncio.ensure_future(work)
+        stopped = asyncio.create_task(self.stop.wait())
+        try:
+            await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await leave()
+            await running
+        finally:
+            stopped.cancel()
+            if not running.done():
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self.stop.wait()
+        except TimeoutError:
+            return
+
+
+class Service(Generic[S]):
+    """One service: its name, its settings and its wiring.
+
+    Args:
+        name: Of the command and in the logs, e.g. ``runfold-step-executor``.
+        about: One line for ``--help``.
+        settings: What it reads.
+        serve: Wires the parts and runs them until ``kit.stop`` is set.
+        needs: What /readyz waits for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        about: str,
+        settings: type[S],
+        serve: Callable[[S, Kit], Awaitable[None]],
+        *,
+        needs: Sequence[str],
+    ) -> None:
+        self._name = name
+        self._about = about
+        self._kind = settings
+        self._serve = serve
+        self._needs = needs
+
+    def main(self, argv: Sequence[str] | None = None) -> int:
+        """Run the service; gives the exit code."""
+        given = options.parse(self._name, self._about, self._kind.model_fields, argv)
+        try:
+            settings = load(self._kind, given)
+        except SettingsError as error:
+            sys.stderr.write(f"{self._name}: {error}\n".replace("\n", "\n  ").rstrip(" "))
+            return REFUSED
+        logs.configure(self._name)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(self._run(settings))
+
+    async def _run(self, settings: S) -> int:
+        kit = Kit(Health(self._needs), Metrics())
+        _stop_on_signals(kit)
+        kit.log.info("starting", settings=settings.model_dump(mode="json", exclude={"postgres_dsn"}))
+        try:
+            async with Watchdog(), health.served(settings.metrics_port, kit.health, kit.metrics.exposition):
+                await _bounded(self._serve(settings, kit), kit)
+        except Stopped:
+            kit.log.info("stopped before it was ready")
+        except InstallationError as error:
+            kit.log.error("refused to start", error=str(error))  # noqa: TRY400 - the message is the whole story
+            return REFUSED
+        except OSError as error:
+            kit.log.exception("failed", error=str(error), metrics_port=settings.metrics_port)
+            return FAILED
+        except Exception as error:  # the last resort of a process: say why, and exit so that it is started again
+            kit.log.exception("failed", error=str(error))
+            return FAILED
+        else:
+            kit.log.info("stopped")
+        return 0
+
+
+def _stop_on_signals(kit: Kit) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, kit.stop.set)
+
+
+async def _bounded(serving: Awaitable[None], kit: Kit) -> None:
+    """Run the service, and give it ``STOP_S`` seconds to end once it was told to stop."""
+    running = asyncio.ensure_future(serving)
+    stopped = asyncio.create_task(kit.stop.wait())
+    try:
+        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            kit.log.info("stopping")
+            async with asyncio.timeout(STOP_S):
+                await asyncio.shield(running)
+        await running
+    finally:
+        stopped.cancel()
+        if not running.done():
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
