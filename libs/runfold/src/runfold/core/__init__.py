@@ -1,4 +1,4 @@
-"""The functional core: given this state, what is the next event or decision?
+"""The functional core: given a state, it says what the next event or decision is.
 
 Pure: no clock, no randomness, no identifiers made up here, no I/O. What a function needs is handed in.
 

@@ -87,9 +87,7 @@ class Cancel:
     open_keys: tuple[str, ...]
 
 
-Decision = (
-    Nothing | CallModel | OpenCalls | RequestCall | Deny | Patch | CloseWait | Stop | Finish | Fail | Cancel
-)
+Decision = Nothing | CallModel | OpenCalls | RequestCall | Deny | Patch | CloseWait | Stop | Finish | Fail | Cancel
 Plan = CallModel | Finish | Fail
 Planner = Callable[[State], Plan]
 
@@ -118,6 +116,11 @@ def decide(state: State, planner: Planner = tool_calling) -> Decision:
         return _decide_cancel(state)
     if state.operational_wait() is not None or not state.has_first_message:
         return NOTHING
+    return _decide_free(state, planner)
+
+
+def _decide_free(state: State, planner: Planner) -> Decision:
+    """Decide for a run that nothing holds back as a whole."""
     returned = _returned_in_doubt(state)
     if returned is not None:
         return CloseWait(returned)
@@ -131,7 +134,7 @@ def decide(state: State, planner: Planner = tool_calling) -> Decision:
 
 
 def status(state: State) -> Status:
-    """What a person is told: ``waiting`` when something is waited for and nothing is open or decidable."""
+    """Say what a person is told: ``waiting`` when something is waited for and nothing is open or decidable."""
     if state.ended is not None:
         return state.ended
     if not state.waits or state.open_calls() or (state.model_call is not None and state.model_call.is_open):
@@ -169,9 +172,7 @@ def _decide_model_call(state: State) -> Decision:
 
 
 def _decide_turn(state: State) -> Decision:
-    asked = tuple(call for call in state.turn if call.phase is Phase.ASKED)
-    if asked:
-        return OpenCalls(asked)
+    # Calls that have their step go first: a sequential turn opens the next one only once they have returned.
     for call in state.turn:
         match call.phase:
             case Phase.REJECTED:
@@ -182,7 +183,8 @@ def _decide_turn(state: State) -> Decision:
                 return RequestCall(call, Why.ABSENT)
             case _:
                 continue
-    return NOTHING
+    asked = tuple(call for call in state.turn if call.phase is Phase.ASKED)
+    return OpenCalls(asked) if asked else NOTHING
 
 
 def openable(turn: list[Call], asked: tuple[Call, ...], sequential: frozenset[str]) -> tuple[Call, ...]:

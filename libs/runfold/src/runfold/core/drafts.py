@@ -26,6 +26,8 @@ from runfold.core.events import (
 from runfold.core.payload import Payload, inline_json
 from runfold.core.state import Call, State, Wait
 
+_EMPTY_OBJECT = len(b"{}")
+
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
@@ -37,7 +39,7 @@ class Stamp:
 
 
 def envelope(state: State, stamp: Stamp) -> dict[str, Any]:
-    """The shared fields of the run's next event."""
+    """Give the shared fields of the run's next event."""
     return {
         "run_id": state.run_id,
         "seq": state.seq + 1,
@@ -61,7 +63,7 @@ def model_call(state: State, stamp: Stamp, why: Why, params: Payload) -> ModelCa
     )
 
 
-def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
+def tool_call(
     state: State, stamp: Stamp, call: Call, why: Why, arguments: Payload, recovery: Recovery, timeout_ms: int
 ) -> ToolCallRequested:
     """Execute a tool: the call's own step if it has one, else the run's next; the next attempt."""
@@ -93,7 +95,10 @@ def tool_returned(  # noqa: PLR0913 - one per field of the result
     patch: Payload | None = None,
     resolved_by: str | None = None,
 ) -> ToolReturned:
-    """Record the result of a call; a call that was never requested takes the run's next step."""
+    """Record the result of a call; a call that was never requested takes the run's next step.
+
+    An empty ``patch`` is left out: it would leave a turn with changes due and none to make.
+    """
     return ToolReturned(
         **envelope(state, stamp),
         step=call.step or state.step + 1,
@@ -103,7 +108,7 @@ def tool_returned(  # noqa: PLR0913 - one per field of the result
         outcome=outcome,
         result=result,
         for_model=for_model,
-        patch=patch,
+        patch=None if patch is None or patch.size <= _EMPTY_OBJECT else patch,
         resolved_by=resolved_by,
     )
 
@@ -149,7 +154,7 @@ def doubt(state: State, stamp: Stamp, call: Call, why: str) -> Interrupted:
     )
 
 
-def resumed(  # noqa: PLR0913 - one per field
+def resumed(
     state: State,
     stamp: Stamp,
     wait: Wait,

@@ -299,7 +299,8 @@ class Resumed(RunEvent):
 
     Attributes:
         by: Who closed it (the approver, the operator); None when the runtime did.
-        decision: ``approved`` or ``rejected`` for an approval; ``absent`` for an indeterminate call that never happened.
+        decision: ``approved`` or ``rejected`` for an approval; ``absent`` for an indeterminate call that never
+            happened.
         accept_version: The operator accepts the running version.
     """
 

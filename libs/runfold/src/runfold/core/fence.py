@@ -62,12 +62,14 @@ class Head:
             UnknownRecord: If it is missing or malformed: a record that nobody may judge.
         """
         if data is None or len(data) != _LAYOUT.size:
-            raise UnknownRecord(f"header {HEADER!r} is missing or not {_LAYOUT.size} bytes long: {data!r}")
+            message = f"header {HEADER!r} is missing or not {_LAYOUT.size} bytes long: {data!r}"
+            raise UnknownRecord(message)
         kind, epoch, seq = _LAYOUT.unpack(data)
         try:
             return cls(Kind(kind), epoch, seq)
         except ValueError:
-            raise UnknownRecord(f"header {HEADER!r} names an unknown kind of record: {kind}") from None
+            message = f"header {HEADER!r} names an unknown kind of record: {kind}"
+            raise UnknownRecord(message) from None
 
 
 class Fence:

@@ -30,7 +30,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(run_id: str, partitions: int) -> int:
-    """The partition, 0 <= p < partitions, of everything about a run."""
+    """Give the partition, 0 <= p < partitions, of everything about a run."""
     return (murmur2(run_id.encode()) & 0x7FFFFFFF) % partitions
 
 
@@ -41,5 +41,6 @@ def check_run_id(run_id: str) -> str:
         InvalidRunId: Otherwise; the message says what is allowed.
     """
     if not _RUN_ID.fullmatch(run_id):
-        raise InvalidRunId(f"run_id {run_id!r} is not 1 to 200 characters of [A-Za-z0-9._-]")
+        message = f"run_id {run_id!r} is not 1 to 200 characters of [A-Za-z0-9._-]"
+        raise InvalidRunId(message)
     return run_id

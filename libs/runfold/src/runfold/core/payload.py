@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BlobRef:
     """A payload in the object store, at ``blobs/<first two hex digits>/<sha256>``.
 
@@ -28,6 +28,12 @@ class BlobRef:
     def digest(self) -> str:
         """The sha256 of the bytes, in hex."""
         return self.sha256
+
+    def __eq__(self, other: object) -> bool:
+        return same(self, other) if isinstance(other, Inline | BlobRef) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +73,7 @@ def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
     """Encode a JSON value in the one form that is hashed and compared: sorted keys, UTF-8, no NaN.
 
     Raises:
-        ValueError: If the value holds NaN or an infinity.
+        ValueError: If the value holds NaN, an infinity, or half of a surrogate pair.
         TypeError: If it is not JSON.
     """
     text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -10,11 +10,12 @@ MODEL_ATTEMPTS = 3
 MODEL_TIMEOUT_S = 600.0
 MAX_RETRY_AFTER_S = 30.0
 LOOKUP_TRIES = 5
+_MAX_DOUBLINGS = 30
 
 
 def backoff(base: float, failures: int, ceiling: float, jitter: float) -> float:
     """Exponential back-off with full jitter: ``jitter`` in [0, 1) scales min(ceiling, base * 2**failures)."""
-    return min(ceiling, base * 2.0**failures) * jitter
+    return min(ceiling, base * 2.0 ** min(failures, _MAX_DOUBLINGS)) * jitter
 
 
 def tool_backoff(retries: int, jitter: float) -> float:
@@ -24,7 +25,7 @@ def tool_backoff(retries: int, jitter: float) -> float:
 
 def claim_backoff(failures: int, jitter: float) -> float:
     """Before claiming a partition again: 0.2 to 5 seconds, never nothing."""
-    return 0.1 + backoff(0.2, failures, 4.9, jitter)
+    return 0.2 + backoff(0.2, failures, 4.8, jitter)
 
 
 def model_backoff(failures: int, jitter: float, retry_after: float | None) -> float:

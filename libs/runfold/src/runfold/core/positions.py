@@ -32,8 +32,14 @@ class Position:
         return True
 
     def skip(self, start: int, end: int) -> None:
-        """Take note that the topic holds no records at [start, end): deleted by retention, or never there."""
-        if end > start >= 0 and start <= self.next < end:
+        """Take note that the topic holds no records at [start, end): deleted by retention, or never there.
+
+        A hole above ``next`` (a transaction's marker, say, while an earlier input is still being handled) counts as
+        settled too, or the position would stop there for ever.
+        """
+        if start > self.next:
+            self.above.update(range(start, end))
+        elif end > self.next:
             self.next = end
             self.above = {offset for offset in self.above if offset >= end}
             self._compact()
@@ -57,7 +63,7 @@ class Positions:
         self._by_topic = dict(by_topic or {})
 
     def of(self, topic: str) -> Position:
-        """The position of one topic, made at 0 if it is new."""
+        """Give the position of one topic, made at 0 if it is new."""
         return self._by_topic.setdefault(topic, Position())
 
     def settle(self, topic: str, offset: int) -> bool:
@@ -87,6 +93,7 @@ class Positions:
         for topic, entry in data.items():
             next_offset, above = entry.get("next"), entry.get("above")
             if not isinstance(next_offset, int) or not isinstance(above, list):
-                raise ValueError(f"input position of {topic!r} is malformed: {entry!r}")
+                message = f"input position of {topic!r} is malformed: {entry!r}"
+                raise ValueError(message)  # noqa: TRY004 - the data is bad, not the caller
             positions[topic] = Position(next_offset, {int(offset) for offset in above})
         return cls(positions)

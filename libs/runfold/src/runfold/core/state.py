@@ -68,8 +68,11 @@ class Entry:
     outcome: str = ""
 
     def chain(self, previous: bytes) -> bytes:
-        """Hash of the transcript up to and including this entry: sha256(previous || sha256(entry))."""
-        parts = (self.kind, str(self.seq), self.tool_call_id, self.tool, self.outcome, self.payload.digest)
+        """Hash the transcript up to and including this entry: sha256(previous || sha256(entry)).
+
+        ``seq`` stays out: the messages are the same in whatever order a turn's calls have returned.
+        """
+        parts = (self.kind, self.tool_call_id, self.tool, self.outcome, self.payload.digest)
         return hashlib.sha256(previous + hashlib.sha256("\0".join(parts).encode()).digest()).digest()
 
 
@@ -105,7 +108,8 @@ class Call:
         asked: The model's own arguments; ``arguments``: validated ones, once known.
         step: Its step, allotted when it is opened (its gate's step + 1 if it is gated).
         attempt: The last attempt requested, 0 before the first; ``epoch``: of that request.
-        retries, lost, absents: Attempts by why: ``retry``; ``takeover`` (the one before was lost to a crash); ``absent``.
+        retries, lost, absents: Attempts by why: ``retry``; ``takeover`` (the one before was lost to a crash);
+            ``absent``.
         entry, patch: The result for the transcript and the state changes, held until the turn closes.
     """
 
@@ -160,7 +164,7 @@ class State:
         values: The author's state, by key.
         used_approvals: wait_id -> (decision, by) of every closed approval.
         seen_ids: Explicit ids of inputs that had an effect.
-        accept_version: An operator's resume said that the running version is fine.
+        accept_version: An operator's resume of a version mismatch said that the running version is fine.
         usage: Token totals by name; ``cost_nano_usd``: total of the priced calls; ``unpriced_calls``: the others;
             ``unaccounted_calls``: requests whose completion was never seen, so whose spend is unknown.
         used_tools: Tools that were called in this run (for the ``compatible`` policy of the version gate).
@@ -203,19 +207,19 @@ class State:
         return bool(self.transcript)
 
     def call_at(self, step: int) -> Call | None:
-        """The call of the open turn that holds ``step``, if any."""
+        """Find the call of the open turn that holds ``step``, if any."""
         return next((call for call in self.turn if call.step == step), None)
 
     def key(self, step: int) -> str:
-        """The idempotency key of a step, and the id of its wait."""
+        """Give the idempotency key of a step, and the id of its wait."""
         return f"{self.run_id}:{step}"
 
     def operational_wait(self) -> Wait | None:
-        """The wait that stops the whole run (an error, a version, an unknown agent, a budget), if one is open."""
+        """Find the wait that stops the whole run (an error, a version, an unknown agent, a budget), if one is open."""
         return next((wait for wait in self.waits.values() if wait.reason in OPERATIONAL), None)
 
     def open_calls(self) -> list[Call]:
-        """Calls that were requested and have no known outcome yet."""
+        """List the calls that were requested and have no known outcome yet."""
         return [call for call in self.turn if call.phase is Phase.REQUESTED]
 
 

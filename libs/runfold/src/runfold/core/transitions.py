@@ -34,6 +34,7 @@ from runfold.core.events import (
     RunEvent,
     RunFailed,
     RunStarted,
+    Source,
     StatePatched,
     ToolCallRequested,
     ToolReturned,
@@ -53,6 +54,8 @@ _REQUESTABLE = {
 }
 # From which phases a call may return: denied ones without a request, invalid ones before anything.
 _RETURNABLE = {Phase.ASKED, Phase.REJECTED, Phase.REQUESTED, Phase.IN_DOUBT, Phase.ABSENT, Phase.APPROVED}
+# Sources of a result that needs no request, and is always an error for the model.
+_UNREQUESTED = {Source.DENIED, Source.INVALID}
 
 
 def fold(state: State | None, event: Event) -> State:
@@ -71,10 +74,10 @@ def fold(state: State | None, event: Event) -> State:
     if isinstance(event, RunStarted):
         return _start(state, event)
     if state is None:
-        raise IllegalTransition(f"{_name(event)} of run {event.run_id!r}, which has not started")
-    _need(event.run_id == state.run_id, event, f"belongs to run {event.run_id!r}, not {state.run_id!r}")
-    _need(event.seq == state.seq + 1, event, f"has seq {event.seq}, the run is at {state.seq}")
-    _need(state.ended is None, event, f"comes after the run has ended ({state.ended})")
+        raise _illegal(event, "comes before the run has started")
+    _need(event.run_id == state.run_id, event, "meets the state of run {!r}", state.run_id)
+    _need(event.seq == state.seq + 1, event, "does not follow seq {}", state.seq)
+    _need(state.ended is None, event, "comes after the run has ended ({})", state.ended)
     _FOLDS[type(event)](state, event)
     state.seq, state.epoch, state.at = event.seq, event.epoch, event.at
     _remember_cause(state, event)
@@ -83,8 +86,8 @@ def fold(state: State | None, event: Event) -> State:
 
 def _start(state: State | None, event: RunStarted) -> State:
     if state is not None:
-        raise IllegalTransition(f"run_started of run {event.run_id!r}, which exists already")
-    _need(event.seq == 0, event, f"has seq {event.seq}, not 0")
+        raise _illegal(event, "comes twice")
+    _need(event.seq == 0, event, "does not have seq 0")
     started = State(
         run_id=event.run_id,
         agent=event.agent,
@@ -110,13 +113,15 @@ def _model_call_requested(state: State, event: ModelCallRequested) -> None:
     _need(event.message_count == len(state.transcript), event, "counts another number of messages")
     _need(state.has_first_message, event, "comes before the first message")
     if call is None:
-        _need(event.step == state.step + 1, event, f"takes step {event.step}, the next is {state.step + 1}")
+        _need(event.step == state.step + 1, event, "takes step {}, the next is {}", event.step, state.step + 1)
         _need(event.attempt == 1 and event.why is Why.FIRST, event, "is not a first attempt")
+        _need(state.cancel_reason is None, event, "opens a call of a run that is being cancelled")
         state.step = event.step
         state.model_call = ModelCall(event.step, event.attempt, event.epoch)
         return
     _need(event.step == call.step and event.attempt == call.attempt + 1, event, "is not the call's next attempt")
-    _need(call.is_open == (event.why in (Why.TAKEOVER, Why.STALE)), event, f"cannot be for {event.why} here")
+    allowed = (Why.TAKEOVER, Why.STALE) if call.is_open else (Why.RETRY,)
+    _need(event.why in allowed, event, "cannot be for {} here", event.why)
     state.unaccounted_calls += event.why is Why.TAKEOVER
     call.lost += event.why is Why.TAKEOVER
     call.attempt, call.epoch, call.is_open, call.retry_at, call.error = event.attempt, event.epoch, True, None, None
@@ -154,11 +159,16 @@ def _need_open_model_call(state: State, event: ModelResponded | ModelCallFailed)
 
 def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
     call = _call_by_id(state, event, event.tool_call_id)
-    _need(event.tool == call.asked.tool, event, f"names {event.tool!r}, the model asked for {call.asked.tool!r}")
-    _need(call.phase in _REQUESTABLE[event.why], event, f"cannot be for {event.why} of a call that is {call.phase}")
-    _need(event.attempt == call.attempt + 1, event, f"has attempt {event.attempt} after {call.attempt}")
-    _need(event.approval_id == call.approval_id, event, f"names approval {event.approval_id}, not {call.approval_id}")
-    _need(event.idempotency_key == state.key(event.step), event, "has another step's key")
+    _need(event.tool == call.asked.tool, event, "names {!r}, the model asked for {!r}", event.tool, call.asked.tool)
+    _need(call.phase in _REQUESTABLE[event.why], event, "({}) is for a call that is {}", event.why, call.phase)
+    _need(event.attempt == call.attempt + 1, event, "has attempt {} after {}", event.attempt, call.attempt)
+    _need(
+        event.approval_id == call.approval_id, event, "names approval {}, not {}", event.approval_id, call.approval_id
+    )
+    _need(event.idempotency_key == state.key(event.step), event, "has another step's key: {}", event.idempotency_key)
+    _need(call.arguments in (None, event.arguments), event, "has other arguments than were approved or tried before")
+    if event.why is Why.FIRST:
+        _need_openable(state, event, call)
     _take_step(state, event, call, event.step)
     call.phase, call.arguments, call.recovery = Phase.REQUESTED, event.arguments, event.recovery
     call.timeout_ms, call.attempt, call.epoch = event.timeout_ms, event.attempt, event.epoch
@@ -167,8 +177,12 @@ def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
 
 def _tool_returned(state: State, event: ToolReturned) -> None:
     call = _call_by_id(state, event, event.tool_call_id)
-    _need(call.phase in _RETURNABLE, event, f"ends a call that is {call.phase}")
-    _need(event.attempt == call.attempt, event, f"has attempt {event.attempt}, the call is at {call.attempt}")
+    _need(call.phase in _RETURNABLE, event, "ends a call that is {}", call.phase)
+    _need(event.attempt == call.attempt, event, "has attempt {}, the call is at {}", event.attempt, call.attempt)
+    _need((event.source is Source.DENIED) == (call.phase is Phase.REJECTED), event, "({}) does not fit", event.source)
+    _need(call.attempt > 0 or event.source in _UNREQUESTED, event, "({}) comes without a request", event.source)
+    _need(event.is_error or event.source not in _UNREQUESTED, event, "({}) is no success", event.source)
+    _need_in_order(state, event, call)
     _take_step(state, event, call, event.step)
     seen = event.for_model if event.for_model is not None else event.result
     call.phase, call.patch = Phase.RETURNED, event.patch
@@ -176,12 +190,25 @@ def _tool_returned(state: State, event: ToolReturned) -> None:
     _close_turn_if_complete(state)
 
 
+def _need_openable(state: State, event: ToolCallRequested | Interrupted, call: Call) -> None:
+    """Nothing new is started once a cancel was requested, and calls are opened in the completion's order."""
+    _need(state.cancel_reason is None, event, "opens a call of a run that is being cancelled")
+    _need_in_order(state, event, call)
+
+
+def _need_in_order(state: State, event: Event, call: Call) -> None:
+    """See that a call that was only asked for takes its step after every call before it has."""
+    if call.phase is Phase.ASKED:
+        first = next(other for other in state.turn if other.phase is Phase.ASKED)
+        _need(first is call, event, "comes before tool call {!r} is opened", first.asked.tool_call_id)
+
+
 def _take_step(state: State, event: ToolCallRequested | ToolReturned, call: Call, step: int) -> None:
-    """A call that has no step takes the run's next; one that has keeps it. Checked last: it changes the state."""
+    """Give a call that has no step the run's next; one that has keeps it. Checked last: it changes the state."""
     if call.step:
-        _need(step == call.step, event, f"has step {step}, the call has {call.step}")
+        _need(step == call.step, event, "has step {}, the call has {}", step, call.step)
         return
-    _need(step == state.step + 1, event, f"takes step {step}, the next is {state.step + 1}")
+    _need(step == state.step + 1, event, "takes step {}, the next is {}", step, state.step + 1)
     call.step = state.step = step
 
 
@@ -198,7 +225,8 @@ def _close_turn_if_complete(state: State) -> None:
 
 
 def _state_patched(state: State, event: StatePatched) -> None:
-    _need(bool(state.due_patches), event, "patches a state for which nothing is due")
+    _need(any(step == event.step for step, _ in state.due_patches), event, "is not due for step {}", event.step)
+    _need(event.remaining >= 0, event, "has {} changes remaining", event.remaining)
     state.values[event.key] = event.value
     state.applied_patches += 1
     if event.remaining == 0:
@@ -209,18 +237,20 @@ def _state_patched(state: State, event: StatePatched) -> None:
 
 
 def _interrupted(state: State, event: Interrupted) -> None:
-    _need(event.wait_id == state.key(event.step), event, f"has wait {event.wait_id}, not that of step {event.step}")
-    _need(event.wait_id not in state.waits, event, f"opens {event.wait_id}, which is open")
+    _need(event.wait_id == state.key(event.step), event, "has wait {}, not that of step {}", event.wait_id, event.step)
+    _need(event.wait_id not in state.waits, event, "opens {}, which is open", event.wait_id)
     call = None if event.tool_call_id is None else _call_by_id(state, event, event.tool_call_id)
     if event.reason is WaitReason.INDETERMINATE:
         if call is None or call.phase is not Phase.REQUESTED or call.step != event.step:
             raise _illegal(event, "doubts a call that is not open")
         call.phase = Phase.IN_DOUBT
     else:
-        _need(event.step == state.step + 1, event, f"takes step {event.step}, the next is {state.step + 1}")
+        _need(event.step == state.step + 1, event, "takes step {}, the next is {}", event.step, state.step + 1)
         if event.reason is WaitReason.AWAITING_APPROVAL:
             if call is None or call.phase is not Phase.ASKED or event.arguments is None:
                 raise _illegal(event, "guards no call that was asked for")
+            _need_openable(state, event, call)
+            _need(event.arguments_digest == event.arguments.digest, event, "has another digest than its arguments")
             call.phase, call.approval_id, call.arguments = Phase.GATED, event.wait_id, event.arguments
             call.step = event.step + 1
             state.step = call.step
@@ -247,18 +277,21 @@ def _resumed(state: State, event: Resumed) -> None:
     match event.reason:
         case WaitReason.AWAITING_APPROVAL:
             call = _call_by_id(state, event, wait.tool_call_id or "")
-            _need(event.decision in ("approved", "rejected"), event, f"has decision {event.decision!r}")
+            _need(event.decision in ("approved", "rejected"), event, "has decision {!r}", event.decision)
             call.phase = Phase.APPROVED if event.decision == "approved" else Phase.REJECTED
             state.used_approvals[event.wait_id] = (event.decision or "", event.by or "")
         case WaitReason.INDETERMINATE:
             doubted = state.call_at(wait.step)
             in_doubt = doubted is not None and doubted.phase is Phase.IN_DOUBT
-            _need(in_doubt == (event.decision == "absent"), event, "leaves a call in doubt, or doubts one that returned")
+            _need(in_doubt == (event.decision == "absent"), event, "leaves a call in doubt, or is for one that is not")
             if doubted is not None and in_doubt:
                 doubted.phase = Phase.ABSENT
-        case _:
+        case WaitReason.ERROR:
             _forget_losses(state)
-            state.accept_version = state.accept_version or event.accept_version
+        case WaitReason.VERSION_MISMATCH:
+            state.accept_version = event.accept_version
+        case _:
+            pass
     del state.waits[event.wait_id]
 
 
@@ -278,6 +311,7 @@ def _forget_losses(state: State) -> None:
 def _version_changed(state: State, event: VersionChanged) -> None:
     _need(event.old == state.version, event, "starts from another version")
     _need((event.first_message is None) == state.has_first_message, event, "must bring the first message exactly once")
+    _need(event.patches is None, event, "brings a migration's patches, which this code cannot apply")
     state.version, state.accept_version = event.new, False
     if event.first_message is not None:
         _append(state, Entry(EntryKind.USER, event.seq, event.first_message))
@@ -300,7 +334,8 @@ def _run_failed(state: State, event: RunFailed) -> None:
 
 def _run_cancelled(state: State, event: RunCancelled) -> None:
     _need(state.cancel_reason is not None, event, "was not asked for")
-    _need(not state.open_calls(), event, "comes while a call is open")
+    model_open = state.model_call is not None and state.model_call.is_open
+    _need(not model_open and not state.open_calls(), event, "comes while a call is open")
     state.ended, state.open_keys, state.error = Status.CANCELLED, event.open_keys, event.reason
     state.waits.clear()
 
@@ -329,9 +364,10 @@ def _call_by_id(state: State, event: Event, tool_call_id: str) -> Call:
     raise _illegal(event, f"names tool call {tool_call_id!r}, which is not of the open turn")
 
 
-def _need(condition: bool, event: RunEvent, what: str) -> None:  # noqa: FBT001 - reads as a sentence
+def _need(condition: bool, event: RunEvent, what: str, *facts: object) -> None:  # noqa: FBT001 - reads as a sentence
+    """Refuse the event unless the condition holds; ``what`` is formatted with the facts only then."""
     if not condition:
-        raise _illegal(event, what)
+        raise _illegal(event, what.format(*facts))
 
 
 def _illegal(event: RunEvent, what: str) -> IllegalTransition:

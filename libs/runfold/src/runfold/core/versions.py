@@ -1,4 +1,4 @@
-"""The version gate: may this code drive that run?
+"""The version gate, which says whether this code may drive that run.
 
 Before an executor drives a run whose version differs from its own, each part that differs is accepted, found
 compatible, or refused, by the agent's policy.
@@ -69,7 +69,8 @@ def gate(
     refused: dict[str, tuple[str | None, str | None]] = {}
     for part in differing:
         rule = "operator" if accept else policy.get(part, DEFAULT_POLICY[part])
-        if rule in ("accept", "operator") or (rule == "compatible" and _compatible(old, new, used_tools)):
+        fits = part == "tools" and rule == "compatible" and _compatible(old, new, used_tools)
+        if fits or rule in ("accept", "operator"):
             decided.append((part, rule))
         else:
             refused[part] = (part_of(old, part), part_of(new, part))
@@ -77,7 +78,7 @@ def gate(
 
 
 def part_of(version: Version, part: str) -> str | None:
-    """The value of one part, by the name that a policy uses."""
+    """Give the value of one part, by the name that a policy uses."""
     value: str | None = getattr(version, _FIELDS[part])
     return value
 
