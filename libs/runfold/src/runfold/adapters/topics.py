@@ -71,4 +71,5 @@ def check_size(
     """
     size = len(key or b"") + len(value or b"") + sum(len(name) + len(data) for name, data in headers)
     if size > limit:
-        raise RecordTooLarge(f"a record for {topic} has {size} bytes, {limit} are allowed: offload its payload")
+        message = f"a record for {topic} has {size} bytes, {limit} are allowed: offload its payload"
+        raise RecordTooLarge(message)

@@ -39,8 +39,10 @@ def verified(ref: BlobRef, data: bytes | None) -> bytes:
         BlobMissing: They are not there (None), or they have another digest.
     """
     if data is None:
-        raise BlobMissing(f"blob {ref.sha256} ({ref.size} bytes) does not exist")
+        message = f"blob {ref.sha256} ({ref.size} bytes) does not exist"
+        raise BlobMissing(message)
     digest = hashlib.sha256(data).hexdigest()
     if digest != ref.sha256:
-        raise BlobMissing(f"blob {ref.sha256} holds {len(data)} bytes with another digest, {digest}")
+        message = f"blob {ref.sha256} holds {len(data)} bytes with another digest, {digest}"
+        raise BlobMissing(message)
     return data

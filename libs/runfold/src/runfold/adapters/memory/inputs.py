@@ -27,7 +27,8 @@ class MemoryInputs:
         await asyncio.sleep(0)
         begin, end = self._broker.bounds(topic, partition)
         if offset >= end:
-            raise LogUnrecoverable(f"{topic}[{partition}]: offset {offset} does not exist, the topic ends at {end}")
+            message = f"{topic}[{partition}]: offset {offset} does not exist, the topic ends at {end}"
+            raise LogUnrecoverable(message)
         if offset < begin:
             return None
         return _record(topic, partition, self._broker.slice(topic, partition, offset, offset + 1)[0])
@@ -71,9 +72,8 @@ class MemoryInputReader:
         begin, end = self._broker.bounds(topic, self._partition)
         wanted = self._next[topic]
         if wanted > end:
-            raise LogUnrecoverable(
-                f"{topic}[{self._partition}]: offset {wanted} is the next to read, but the topic ends at {end}"
-            )
+            message = f"{topic}[{self._partition}]: offset {wanted} is the next to read, but the topic ends at {end}"
+            raise LogUnrecoverable(message)
         if wanted < begin:
             self.skipped[topic] = (wanted, begin)
             self._next[topic] = begin

@@ -88,7 +88,8 @@ class MemoryMembership:
 
     def __init__(self, broker: MemoryBroker, group: str, topic: str, session_s: float = 10.0) -> None:
         if not broker.exists(topic, 0):
-            raise ValueError(f"there is no topic {topic!r} to share")
+            message = f"there is no topic {topic!r} to share"
+            raise ValueError(message)
         self._group = broker.groups.setdefault(group, MemoryGroup(broker.partitions))
         self._session_s = session_s
         self._held: set[int] = set()

@@ -30,7 +30,8 @@ class MemoryPublisher:
         check_size(key, value, headers, MAX_COPY_RECORD, topic)
         chosen = self._choose(key) if partition is None else partition
         if not self._broker.exists(topic, chosen):
-            raise PublishFailed(f"{topic}: there is no such topic, or it has no partition {chosen}")
+            message = f"{topic}: there is no such topic, or it has no partition {chosen}"
+            raise PublishFailed(message)
         await asyncio.sleep(0)
         offset = self._broker.append(topic, chosen, key, value, headers)
         await asyncio.sleep(0)
