@@ -57,6 +57,7 @@ class Entry:
     Attributes:
         seq: The event that brought it.
         tool_call_id, tool, outcome: For a tool result.
+        message_format: Of a response.
         payload: user: a JSON string; response: the message bytes; tool: JSON as the model sees it.
     """
 
@@ -66,13 +67,14 @@ class Entry:
     tool_call_id: str = ""
     tool: str = ""
     outcome: str = ""
+    message_format: str = ""
 
     def chain(self, previous: bytes) -> bytes:
         """Hash the transcript up to and including this entry: sha256(previous || sha256(entry)).
 
         ``seq`` stays out: the messages are the same in whatever order a turn's calls have returned.
         """
-        parts = (self.kind, self.tool_call_id, self.tool, self.outcome, self.payload.digest)
+        parts = (self.kind, self.tool_call_id, self.tool, self.outcome, self.message_format, self.payload.digest)
         return hashlib.sha256(previous + hashlib.sha256("\0".join(parts).encode()).digest()).digest()
 
 

@@ -132,7 +132,7 @@ def _model_responded(state: State, event: ModelResponded) -> None:
     ids = [asked.tool_call_id for asked in event.tool_calls]
     _need(len(set(ids)) == len(ids), event, "holds two tool calls of one id")
     state.model_call = None
-    _append(state, Entry(EntryKind.RESPONSE, event.seq, event.message))
+    _append(state, Entry(EntryKind.RESPONSE, event.seq, event.message, message_format=event.message_format))
     state.turn = [Call(asked) for asked in event.tool_calls]
     state.used_tools.update(asked.tool for asked in event.tool_calls)
     for name, count in event.usage:

@@ -20,6 +20,7 @@ class Message:
     tool_call_id: str = ""
     tool: str = ""
     outcome: str = ""
+    message_format: str = ""
 
 
 @dataclass(frozen=True, slots=True)
