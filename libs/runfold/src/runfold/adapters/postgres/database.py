@@ -1,0 +1,126 @@
+"""Connections: one pool per process, and what each failure means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import DictRow, dict_row
+from psycopg_pool import AsyncConnectionPool, PoolClosed
+
+from runfold.adapters.postgres.errors import StoreMisconfigured
+from runfold.adapters.postgres.statements import check_schema, load_statements
+from runfold.ports.store import StoreUnavailable
+
+Connection = psycopg.AsyncConnection[DictRow]
+
+# A host that vanished without a word is noticed after about ten seconds; the DSN may say otherwise.
+_DEFAULTS = {
+    "application_name": "runfold",
+    "connect_timeout": "5",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+_SETUP = "run `runfold setup`"
+
+
+def check_dsn(dsn: str) -> str:
+    """Give a DSN with the defaults of this adapter filled in.
+
+    Raises:
+        StoreMisconfigured: If libpq cannot read it. The message does not repeat it: it may hold a password.
+    """
+    try:
+        given = {name: str(value) for name, value in conninfo_to_dict(dsn).items() if value is not None}
+    except psycopg.Error as error:
+        raise StoreMisconfigured(
+            f"RUNFOLD_POSTGRES_DSN is not a libpq URL such as postgresql://user@host:5432/database: {error}"
+        ) from None
+    return make_conninfo(**{**_DEFAULTS, **given})
+
+
+@contextmanager
+def translated(schema: str) -> Iterator[None]:
+    """Turn psycopg's errors into those of the port; anything else is a defect and passes."""
+    try:
+        yield
+    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
+        raise StoreMisconfigured(f"schema {schema!r} has no tables of this release, {_SETUP}: {error}") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise StoreMisconfigured(f"the database user may not use schema {schema!r}: {error}") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as error:
+        raise StoreUnavailable(f"Postgres: {str(error).strip()}") from error
+    except TimeoutError as error:
+        raise StoreUnavailable("Postgres did not answer in time") from error
+
+
+class Database:
+    """The pool and the statements of one schema.
+
+    Args:
+        dsn: A libpq URL or key/value string.
+        schema: Where the tables are.
+        max_size: Connections at most.
+        timeout_s: An operation that takes longer counts as unavailable.
+
+    Raises:
+        StoreMisconfigured: If the DSN or the schema's name is not one.
+    """
+
+    def __init__(self, dsn: str, schema: str, *, max_size: int, timeout_s: float) -> None:
+        self.schema = check_schema(schema)
+        self.statements = load_statements(schema)
+        self._timeout_s = timeout_s
+        self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            check_dsn(dsn),
+            connection_class=Connection,
+            kwargs={"autocommit": True, "row_factory": dict_row},
+            min_size=1,
+            max_size=max_size,
+            timeout=timeout_s,
+            check=AsyncConnectionPool.check_connection,
+            open=False,
+        )
+
+    async def open(self) -> None:
+        """Start the pool; does not wait for the server."""
+        await self._pool.open(wait=False)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[Connection]:
+        """Lend a connection in autocommit mode.
+
+        Raises:
+            StoreUnavailable: It could not be had, or broke while it was lent.
+            StoreMisconfigured: The tables are missing.
+        """
+        with translated(self.schema):
+            async with asyncio.timeout(self._timeout_s), self._pool.connection() as connection:
+                yield connection
+
+    async def fetch(self, connection: Connection, name: str, **arguments: object) -> list[DictRow]:
+        """Run a named query and give its rows."""
+        # Binary: chunks and states arrive as they are, not as hexadecimal text.
+        async with connection.cursor(binary=True) as cursor:
+            await cursor.execute(self.statements[name], arguments)
+            return await cursor.fetchall()
+
+    async def execute(self, connection: Connection, name: str, **arguments: object) -> int:
+        """Run a named statement and give the number of rows that it touched."""
+        return (await connection.execute(self.statements[name], arguments)).rowcount
+
+    async def execute_many(self, connection: Connection, name: str, rows: list[dict[str, Any]]) -> None:
+        """Run a named statement once per row, pipelined."""
+        if rows:
+            async with connection.cursor() as cursor:
+                await cursor.executemany(self.statements[name], rows)

@@ -1,0 +1,6 @@
+insert into {schema}.partitions
+    (partition, version, cluster_id, topic_id, applied, epoch, replay_from, replay_epoch, inputs)
+values
+    (%(partition)s, 1, %(cluster_id)s, %(topic_id)s, %(applied)s, %(epoch)s, %(replay_from)s, %(replay_epoch)s,
+     %(inputs)s)
+on conflict (partition) do nothing

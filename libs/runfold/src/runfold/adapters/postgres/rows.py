@@ -1,0 +1,198 @@
+"""Between the port's rows and the columns of the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.rows import DictRow
+from psycopg.types.json import Jsonb
+
+from runfold.core.events import Recovery, Version, WaitReason
+from runfold.core.payload import BlobRef, Inline, Payload
+from runfold.core.positions import Positions
+from runfold.core.state import Status
+from runfold.ports.store import ChunkRow, OpenCallRow, PartitionRow, RunRow, SnapshotRow, WaitRow
+
+Columns = dict[str, Any]
+
+
+def payload_columns(name: str, payload: Payload | None) -> Columns:
+    """Give the three columns of a payload: bytes, or digest and size of the object, or nulls."""
+    inline = payload.data if isinstance(payload, Inline) else None
+    ref = payload if isinstance(payload, BlobRef) else None
+    return {
+        name: inline,
+        f"{name}_sha256": None if ref is None else ref.sha256,
+        f"{name}_size": None if ref is None else ref.size,
+    }
+
+
+def read_payload(row: DictRow, name: str) -> Payload | None:
+    """Read the three columns of a payload."""
+    sha256 = row[f"{name}_sha256"]
+    if sha256 is not None:
+        return BlobRef(sha256, row[f"{name}_size"])
+    data = row[name]
+    return None if data is None else Inline(bytes(data))
+
+
+def _needed(row: DictRow, name: str) -> Payload:
+    payload = read_payload(row, name)
+    return Inline(b"") if payload is None else payload
+
+
+def partition_columns(row: PartitionRow) -> Columns:
+    """Columns of ``partitions``; ``version`` is the expected one."""
+    return {
+        "partition": row.partition,
+        "version": row.version,
+        "cluster_id": row.cluster_id,
+        "topic_id": row.topic_id,
+        "applied": row.applied,
+        "epoch": row.epoch,
+        "replay_from": row.replay_from,
+        "replay_epoch": row.replay_epoch,
+        "inputs": Jsonb(row.positions.to_json()),
+    }
+
+
+def read_partition(row: DictRow) -> PartitionRow:
+    """Read a row of ``partitions``."""
+    fields = dict(row)
+    return PartitionRow(positions=Positions.from_json(fields.pop("inputs")), **fields)
+
+
+def snapshot_columns(row: SnapshotRow) -> Columns:
+    """Columns of ``snapshots``."""
+    return {
+        "run_id": row.run_id,
+        "seq": row.seq,
+        "offset": row.offset,
+        "next_offset": row.next_offset,
+        "next_epoch": row.next_epoch,
+        "fold_version": row.fold_version,
+        "message_count": row.message_count,
+        "state": row.state,
+        "digest": row.digest,
+    }
+
+
+def read_snapshot(row: DictRow) -> SnapshotRow:
+    """Read a row of ``snapshots``."""
+    return SnapshotRow(**row)
+
+
+def chunk_columns(row: ChunkRow) -> Columns:
+    """Columns of ``message_chunks``."""
+    return {"run_id": row.run_id, "first_index": row.first_index, "count": row.count, "data": row.data}
+
+
+def read_chunk(row: DictRow) -> ChunkRow:
+    """Read a row of ``message_chunks``."""
+    return ChunkRow(**row)
+
+
+def run_columns(row: RunRow) -> Columns:
+    """Columns of ``runs``."""
+    version = row.version
+    return {
+        "run_id": row.run_id,
+        "partition": row.partition,
+        "agent": row.agent,
+        "status": row.status.value,
+        "step": row.step,
+        "seq": row.seq,
+        "version": Jsonb(
+            {
+                "revision": version.revision,
+                "prompt_hash": version.prompt_hash,
+                "tools_hash": version.tools_hash,
+                "model": version.model,
+                "tools": dict(version.tools),
+            }
+        ),
+        "usage": Jsonb(dict(row.usage)),
+        "cost_nano_usd": row.cost_nano_usd,
+        "unpriced_calls": row.unpriced_calls,
+        "unaccounted_calls": row.unaccounted_calls,
+        "first_offset": row.first_offset,
+        "first_epoch": row.first_epoch,
+        "last_offset": row.last_offset,
+        "started_at": row.started_at,
+        "updated_at": row.updated_at,
+        "parked": row.parked,
+        **payload_columns("output", row.output),
+        "error": row.error,
+    }
+
+
+def read_run(row: DictRow) -> RunRow:
+    """Read a row of ``runs``."""
+    fields = {name: value for name, value in row.items() if not name.startswith("output")}
+    version = fields.pop("version")
+    tools = tuple(sorted(version.pop("tools").items()))
+    return RunRow(
+        status=Status(fields.pop("status")),
+        version=Version(tools=tools, **version),
+        output=read_payload(row, "output"),
+        **fields,
+    )
+
+
+def wait_columns(row: WaitRow) -> Columns:
+    """Columns of ``waits``."""
+    return {
+        "wait_id": row.wait_id,
+        "run_id": row.run_id,
+        "partition": row.partition,
+        "step": row.step,
+        "seq": row.seq,
+        "reason": row.reason.value,
+        "opened_at": row.opened_at,
+        **payload_columns("detail", row.detail),
+        "tool": row.tool,
+        "tool_call_id": row.tool_call_id,
+        **payload_columns("arguments", row.arguments),
+        "arguments_digest": row.arguments_digest,
+        "expires_at": row.expires_at,
+    }
+
+
+def read_wait(row: DictRow) -> WaitRow:
+    """Read a row of ``waits``."""
+    names = ("wait_id", "run_id", "partition", "step", "seq", "opened_at", "tool", "tool_call_id")
+    return WaitRow(
+        **{name: row[name] for name in names},
+        reason=WaitReason(row["reason"]),
+        detail=_needed(row, "detail"),
+        arguments=read_payload(row, "arguments"),
+        arguments_digest=row["arguments_digest"],
+        expires_at=row["expires_at"],
+    )
+
+
+def call_columns(row: OpenCallRow) -> Columns:
+    """Columns of ``open_calls``, but for ``inserted_at``."""
+    return {
+        "run_id": row.run_id,
+        "step": row.step,
+        "partition": row.partition,
+        "agent": row.agent,
+        "tool": row.tool,
+        "tool_call_id": row.tool_call_id,
+        **payload_columns("arguments", row.arguments),
+        "attempt": row.attempt,
+        "epoch": row.epoch,
+        "recovery": row.recovery.value,
+        "timeout_ms": row.timeout_ms,
+    }
+
+
+def read_call(row: DictRow) -> OpenCallRow:
+    """Read the columns of ``open_calls``; others in the row are left alone."""
+    names = ("run_id", "step", "partition", "agent", "tool", "tool_call_id", "attempt", "epoch", "timeout_ms")
+    return OpenCallRow(
+        **{name: row[name] for name in names},
+        arguments=_needed(row, "arguments"),
+        recovery=Recovery(row["recovery"]),
+    )

@@ -1,0 +1,60 @@
+"""The role ``Snapshots``: taking over a partition, loading runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from psycopg.rows import DictRow
+
+from runfold.adapters.postgres.database import Connection, Database
+from runfold.adapters.postgres.rows import read_chunk, read_partition, read_snapshot
+from runfold.ports.store import ChunkRow, PartitionRow, SnapshotRow, StoredRun
+
+_READ_ONLY = "set transaction isolation level repeatable read, read only"
+
+
+class SnapshotReader:
+    """See ``ports.store.Snapshots``."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load_partition(self, partition: int) -> tuple[PartitionRow | None, list[StoredRun]]:
+        """See ``ports.store.Snapshots``."""
+        async with self._database.connection() as connection, connection.transaction():
+            await connection.execute(_READ_ONLY)
+            rows = await self._database.fetch(connection, "partition_by_number", partition=partition)
+            active = await self._database.fetch(connection, "stored_active", partition=partition)
+            runs = await self._complete(connection, active)
+        return (read_partition(rows[0]) if rows else None), runs
+
+    async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
+        """See ``ports.store.Snapshots``."""
+        async with self._database.connection() as connection, connection.transaction():
+            await connection.execute(_READ_ONLY)
+            found = await self._database.fetch(connection, "stored_by_id", run_ids=list(run_ids))
+            runs = await self._complete(connection, found)
+        return {run.run_id: run for run in runs}
+
+    async def covered(self, seqs: Mapping[str, int]) -> set[str]:
+        """See ``ports.store.Snapshots``."""
+        async with self._database.connection() as connection:
+            rows = await self._database.fetch(connection, "covered", run_ids=list(seqs), seqs=list(seqs.values()))
+        return {row["run_id"] for row in rows}
+
+    async def _complete(self, connection: Connection, runs: list[DictRow]) -> list[StoredRun]:
+        """Add snapshots and chunks to rows of ``runs``."""
+        if not runs:
+            return []
+        run_ids = [row["run_id"] for row in runs]
+        snapshots: dict[str, list[SnapshotRow]] = defaultdict(list)
+        for row in await self._database.fetch(connection, "snapshots_by_run", run_ids=run_ids):
+            snapshots[row["run_id"]].append(read_snapshot(row))
+        chunks: dict[str, list[ChunkRow]] = defaultdict(list)
+        for row in await self._database.fetch(connection, "chunks_by_run", run_ids=run_ids):
+            chunks[row["run_id"]].append(read_chunk(row))
+        return [
+            StoredRun(**row, snapshots=tuple(snapshots[row["run_id"]]), chunks=tuple(chunks[row["run_id"]]))
+            for row in runs
+        ]
