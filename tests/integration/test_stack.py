@@ -127,8 +127,10 @@ def test_kafka_comes_back_with_its_records(
     topic = f"{topic_prefix}log"
     create_topic(kafka_bootstrap, topic)
     produce(kafka_bootstrap, topic, b"before")
-    end(stack.kafka)
-    stack.kafka.start()
+    try:
+        end(stack.kafka)
+    finally:
+        stack.kafka.start()
     produce(kafka_bootstrap, topic, b"after")
     assert consume(kafka_bootstrap, topic, 2) == [b"before", b"after"]
 
@@ -142,10 +144,12 @@ def test_postgres_comes_back_with_its_rows(
     with psycopg.connect(postgres_dsn, autocommit=True) as connection:
         connection.execute(sql.SQL("create schema {}").format(sql.Identifier(postgres_schema)))
         connection.execute(sql.SQL("create table {} as select 7 as n").format(sql.Identifier(postgres_schema, "kept")))
-        end(stack.postgres)
-        with pytest.raises(psycopg.OperationalError):
-            connection.execute("select 1")
-    stack.postgres.start()
+        try:
+            end(stack.postgres)
+            with pytest.raises(psycopg.OperationalError):
+                connection.execute("select 1")
+        finally:
+            stack.postgres.start()
     with psycopg.connect(postgres_dsn) as connection:
         kept = connection.execute(sql.SQL("select n from {}").format(sql.Identifier(postgres_schema, "kept")))
         assert kept.fetchone() == (7,)

@@ -15,6 +15,7 @@ from devstack.errors import StackError
 # How long one look at a starting server lasts; it ends at once when the process dies.
 _TICK_S: Final = 0.05
 _LOG_TAIL_LINES: Final = 25
+_KILLED_S: Final = 10.0
 _PROC: Final = Path("/proc")
 
 
@@ -53,6 +54,23 @@ def _start_time_from_ps(pid: int) -> str | None:
     told = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)  # noqa: S607 - ps is in PATH on every system without /proc
     state, _, started = told.stdout.strip().partition(" ")
     return None if not started or state.startswith("Z") else started.strip()
+
+
+def _children(parent: int) -> list[int]:
+    """Return the pids of a process's children."""
+    if not _PROC.is_dir():
+        listing = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout  # noqa: S607 - as above
+        pairs = [tuple(map(int, line.split())) for line in listing.splitlines()]
+        return [pid for pid, of in pairs if of == parent]
+    found = []
+    for stat in _PROC.glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == parent:
+            found.append(int(stat.parent.name))
+    return found
 
 
 class ServerProcess:
@@ -102,8 +120,14 @@ class ServerProcess:
             self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
+        """SIGKILL the process and what it has forked, as a power cut would, and wait until all are gone."""
+        # Stopped first, so that it forks nothing more while its children are listed. Postgres' sessions would
+        # otherwise answer for some milliseconds after their parent's death.
+        self._signal(signal.SIGSTOP)
+        forked = [Identity.of(pid) for pid in _children(self._child.pid)]
         self._signal(signal.SIGKILL)
+        for child in forked:
+            stop_foreign(child, signal.SIGKILL, _KILLED_S)
         self._child.wait()
 
     def _signal(self, sign: signal.Signals) -> None:
