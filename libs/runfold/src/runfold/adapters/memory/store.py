@@ -105,9 +105,8 @@ class MemoryStore:
         stored = database.partitions.get(commit.row.partition)
         version = 0 if stored is None else stored.version
         if version != commit.row.version:
-            raise StaleCompactor(
-                f"partition {commit.row.partition} is at version {version}, expected {commit.row.version}"
-            )
+            message = f"partition {commit.row.partition} is at version {version}, expected {commit.row.version}"
+            raise StaleCompactor(message)
         row = replace(_copy(commit.row), version=version + 1)
         database.partitions[row.partition] = row
         for run in commit.runs:
@@ -184,7 +183,8 @@ class MemoryStore:
 
     def _reach(self) -> MemoryDatabase:
         if not self._database.available:
-            raise StoreUnavailable("the in-memory database is switched off")
+            message = "the in-memory database is switched off"
+            raise StoreUnavailable(message)
         return self._database
 
 
