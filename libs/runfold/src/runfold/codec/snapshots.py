@@ -24,7 +24,7 @@ FOLD_VERSION = 1
 CHUNK_LIMIT = 1 << 20
 """Bytes of a chunk, unless a single entry is larger."""
 
-# Bytes that an entry takes beside its texts and its payload: six lengths and a number, rounded up.
+# Bytes that an entry takes beside its texts and its payload: seven lengths and a number, rounded up.
 _ENTRY_OVERHEAD = 80
 _SEPARATE = frozenset({"transcript"})
 
@@ -152,7 +152,7 @@ def _groups(entries: Sequence[Entry], limit: int) -> Iterator[list[Entry]]:
 
 def _size(entry: Entry) -> int:
     """An upper bound of an entry's encoded bytes."""
-    texts = (entry.kind, entry.tool_call_id, entry.tool, entry.outcome)
+    texts = (entry.kind, entry.tool_call_id, entry.tool, entry.outcome, entry.message_format)
     inline = getattr(entry.payload, "data", b"")
     return _ENTRY_OVERHEAD + sum(len(text.encode()) for text in texts) + len(inline)
 
