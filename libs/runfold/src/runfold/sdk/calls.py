@@ -1,0 +1,203 @@
+"""One execution, one lookup, one approval question: the author's function called, and what its end means."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+from pydantic import ValidationError
+from pydantic_ai.exceptions import ModelRetry, ToolFailed
+
+from runfold.core.events import Outcome
+from runfold.core.payload import canonical_json
+from runfold.ports.agents import GateAsked, Invalid, Invocation, NotThere, Returned, Unknown, Valid
+from runfold.sdk.context import StateView, ToolContext
+from runfold.sdk.encoding import Encoder, NotSerialisable, dump_any, dump_arguments, dump_patch
+from runfold.sdk.signature import Shape
+from runfold.sdk.threads import Threads
+from runfold.sdk.tools import Tool
+from runfold.sdk.values import ABSENT, Approval, Indeterminate, Result
+
+AnyTool = Tool[Any, Any]
+
+
+class StrayCancellation(Exception):
+    """An author's function ended with a cancellation that nobody had asked for."""
+
+
+class ArgumentsChanged(Exception):
+    """Recorded arguments that the running code's tool does not accept."""
+
+
+class Calls:
+    """Calls authors' functions. One per running app: it knows which sync functions are still running."""
+
+    def __init__(self, deps: object) -> None:
+        self._deps = deps
+        self._threads = Threads()
+
+    async def execute(self, tool: AnyTool, call: Invocation) -> Returned | Unknown:
+        """Run a tool; see ``RunningAgent.execute``.
+
+        A sync tool's earlier thread of the same key is waited for first, within the time-out.
+        """
+        scope = asyncio.timeout(call.timeout_s)
+        try:
+            arguments = restored(tool, call.arguments)
+            async with scope:
+                await self._threads.returned(call.idempotency_key)
+                value = await self._call(tool.function, tool.shape, call, arguments, call.idempotency_key)
+        except ModelRetry as told:
+            return Returned(Outcome.RETRIED, canonical_json(told.message))
+        except ToolFailed as told:
+            return Returned(Outcome.FAILED, canonical_json(told.message))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - anything else: nobody knows what happened
+            return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
+        return recorded(tool.name, tool.encoder, value)
+
+    async def look_up(self, tool: AnyTool, call: Invocation) -> Returned | NotThere | Unknown:
+        """Ask a tool's lookup; see ``RunningAgent.look_up``.
+
+        While a thread of the call still runs in this process, "absent" may not stay true: it is not believed.
+        """
+        asked = tool.lookup_function
+        if asked is None:
+            return Unknown(f"tool {tool.name!r} has no lookup function")
+        was_running = self._threads.is_running(call.idempotency_key)
+        scope = asyncio.timeout(call.timeout_s)
+        try:
+            arguments = restored(tool, call.arguments)
+            async with scope:
+                value = await self._call(asked.function, asked.shape, call, arguments, None)
+        except Indeterminate as error:
+            return Unknown(f"the lookup cannot tell: {error}")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a lookup that fails has said nothing
+            return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
+        if value is ABSENT:
+            return Unknown(f"{_THREAD_RUNS}; the lookup says absent, which may change") if was_running else NotThere()
+        if value is None and not tool.encoder.admits(None):
+            return Unknown("the lookup returned None: it has to return the result, ABSENT, or raise Indeterminate")
+        return recorded(tool.name, tool.lookup_encoder, value)
+
+    async def gate(self, tool: AnyTool, call: Invocation) -> GateAsked | None:
+        """Ask whether a call needs an approval; see ``RunningAgent.gate``.
+
+        Raises:
+            TimeoutError: The approval function took too long.
+            TypeError: It returned something else than an ``Approval`` or None.
+        """
+        asked = tool.approval_function
+        if asked is None:
+            return GateAsked(None) if tool.needs_approval else None
+        async with asyncio.timeout(call.timeout_s):
+            answer = await self._call(asked.function, asked.shape, call, restored(tool, call.arguments), None)
+        if answer is None:
+            return None
+        if not isinstance(answer, Approval):
+            message = f"{asked.owner} must return an Approval or None, not {type(answer).__name__}"
+            raise TypeError(message)
+        detail = json.loads(dump_any(dict(answer.detail)))
+        return GateAsked(answer.message, cast("Mapping[str, object]", detail))
+
+    async def _call(
+        self, function: Callable[..., Any], shape: Shape, call: Invocation, arguments: dict[str, Any], key: str | None
+    ) -> Any:  # noqa: ANN401 - the author's value
+        context = (self._context(call),) if shape.takes_context else ()
+        bound = partial(function, *context, **arguments)
+        if not shape.is_async:
+            return await self._threads.run(key, bound)
+        try:
+            return await bound()
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            message = "the function was cancelled from inside"
+            raise StrayCancellation(message) from error
+
+    def _context(self, call: Invocation) -> ToolContext[Any]:
+        clock = asyncio.get_running_loop().time
+        return ToolContext(
+            deps=self._deps,
+            idempotency_key=call.idempotency_key,
+            run_id=call.run_id,
+            step=call.step,
+            attempt=call.attempt,
+            tool_call_id=call.tool_call_id,
+            state=StateView(call.values),
+            deadline=clock() + call.timeout_s,
+            clock=clock,
+        )
+
+    def _unknown(self, error: BaseException, call: Invocation, *, timed_out: bool) -> Unknown:
+        if not timed_out:
+            return Unknown(f"{type(error).__name__}: {error}")
+        said = f"timed out after {call.timeout_s:g} s"
+        return Unknown(f"{said}; {_THREAD_RUNS}" if self._threads.is_running(call.idempotency_key) else said, True)  # noqa: FBT003
+
+
+_THREAD_RUNS = "a thread of this call is still running in this process"
+
+
+def validated(tool: AnyTool, arguments: bytes) -> Valid | Invalid:
+    """Check the model's own arguments; what is recorded validates again, later and elsewhere."""
+    validator = tool.schema.function_schema.validator
+    try:
+        accepted = validator.validate_json(arguments or b"{}")
+        encoded = dump_arguments(accepted)
+        restored(tool, encoded)
+    except ValidationError as error:
+        return Invalid(_canonical_errors(error))
+    except ModelRetry as error:  # an author's own validator may say it in these words
+        return Invalid(canonical_json(error.message))
+    except (NotSerialisable, ArgumentsChanged) as error:
+        return Invalid(canonical_json(f"the arguments cannot be recorded as JSON: {error}"))
+    return Valid(encoded)
+
+
+def restored(tool: AnyTool, arguments: bytes) -> dict[str, Any]:
+    """Read recorded arguments back into Python values.
+
+    Raises:
+        ArgumentsChanged: The running code's tool does not accept them.
+    """
+    schema = tool.schema.function_schema
+    record = arguments
+    if schema.single_arg_name is not None:  # a lone model parameter: pydantic-ai shows the model its fields directly
+        record = canonical_json(json.loads(arguments).get(schema.single_arg_name))
+    try:
+        return dict(schema.validator.validate_json(record))
+    except ValidationError as error:
+        message = f"tool {tool.name!r} does not accept the recorded arguments: {_canonical_errors(error).decode()}"
+        raise ArgumentsChanged(message) from error
+
+
+def recorded(name: str, encoder: Encoder, value: object) -> Returned:
+    """Make the record of what a function returned.
+
+    The effect has happened: a value without a JSON form must neither be lost in silence nor be called unknown, which
+    would run the tool again. It is recorded as a failure that says so, with as much of the result as can be encoded.
+    """
+    result = value if isinstance(value, Result) else Result(value)
+    try:
+        main = encoder.dump(result.value)
+    except NotSerialisable as error:
+        return Returned(Outcome.FAILED, canonical_json(_lost(name, "result", error)))
+    try:
+        shown = None if result.for_model is None else dump_any(result.for_model)
+        patch = dump_patch(result.patch)
+    except NotSerialisable as error:
+        return Returned(Outcome.FAILED, main, for_model=canonical_json(_lost(name, "for_model or patch", error)))
+    return Returned(Outcome.SUCCESS, main, for_model=shown, patch=patch)
+
+
+def _lost(name: str, what: str, error: NotSerialisable) -> str:
+    return f"tool {name!r} ran and returned, so its effect happened, but its {what} could not be recorded: {error}"
+
+
+def _canonical_errors(error: ValidationError) -> bytes:
+    """List what pydantic found, as the model is shown it; an exception in ``ctx`` becomes its text."""
+    return canonical_json(json.loads(error.json(include_url=False, include_context=False)))

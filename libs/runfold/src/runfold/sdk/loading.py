@@ -1,0 +1,130 @@
+"""Finding an app by name, and the revision of its code."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from runfold.sdk.errors import AppNotFound
+
+if TYPE_CHECKING:
+    from runfold.sdk.app import App
+
+_GIT_TIMEOUT_S = 10.0
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+
+
+def load_app(reference: str) -> App:
+    """Import an app by ``module:attribute``, with the current folder on ``sys.path``.
+
+    Raises:
+        AppNotFound: The text is no such reference, the module or the attribute does not exist, or it is no ``App``.
+            What the author's module itself raises is raised.
+    """
+    from runfold.sdk.app import App  # noqa: PLC0415 - app needs find_revision from here
+
+    module_name, colon, attribute = reference.partition(":")
+    if not (module_name and colon and attribute):
+        message = f"{reference!r} is no app: write module:attribute, for example my_agents:app"
+        raise AppNotFound(message)
+    here = str(Path.cwd())
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)
+    found: object = _import(module_name, reference, here)
+    for part in attribute.split("."):
+        if not hasattr(found, part):
+            message = f"app {reference!r}: module {module_name!r} has no attribute {attribute!r}"
+            raise AppNotFound(message)
+        found = getattr(found, part)
+    if not isinstance(found, App):
+        message = f"app {reference!r} is a {type(found).__name__}, not a runfold.App"
+        raise AppNotFound(message)
+    return found
+
+
+def _import(module_name: str, reference: str, here: str) -> ModuleType:
+    try:
+        return import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if module_name != missing and not module_name.startswith(missing + "."):
+            raise  # the author's module exists and misses something of its own
+        message = (
+            f"app {reference!r}: there is no module {module_name!r}; it was looked for in {here} and in what is "
+            "installed (start in the folder of the module, or install its package)"
+        )
+        raise AppNotFound(message) from error
+
+
+def find_revision(modules: str | Iterable[str], given: str | None) -> str:
+    """Find the code revision for the version gate.
+
+    Args:
+        modules: Names of the app's modules, imported already; one name may be given as ``module:attribute``.
+        given: What ``RUNFOLD_REVISION`` says; it is taken as it is.
+
+    Returns:
+        ``given``; else the git commit, if all the modules' files are tracked in one repository; else ``sha256:`` and
+        a hash over the sources of every loaded module that lies beside them or below their packages.
+    """
+    if given:
+        return given
+    files = _files(modules)
+    return _commit(files) or f"sha256:{_hash_sources(files)}"
+
+
+def _files(modules: str | Iterable[str]) -> list[Path]:
+    names = [modules.partition(":")[0]] if isinstance(modules, str) else modules
+    paths = (getattr(sys.modules.get(name), "__file__", None) for name in names)
+    return sorted({Path(path).resolve() for path in paths if path})
+
+
+def _commit(files: list[Path]) -> str | None:
+    git = shutil.which("git")
+    if git is None or not files:
+        return None
+    folder = files[0].parent
+    tracked = _git(git, folder, "ls-files", "--error-unmatch", "--", *(str(path) for path in files))
+    return None if tracked is None else _git(git, folder, "rev-parse", "HEAD")
+
+
+def _git(git: str, folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(  # noqa: S603 - fixed commands; the paths are of loaded modules
+            [git, "-C", str(folder), *arguments], capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+def _hash_sources(files: list[Path]) -> str:
+    roots = {_root(path) for path in files}
+    hashed = hashlib.sha256()
+    for name, module in sorted(sys.modules.copy().items()):
+        path = getattr(module, "__file__", None)
+        if path is None or not path.endswith(".py"):
+            continue
+        source = Path(path).resolve()
+        if source in files or any(_belongs(source, root) for root in roots):
+            hashed.update(f"{name}\0".encode() + hashlib.sha256(source.read_bytes()).digest())
+    return hashed.hexdigest()
+
+
+def _root(path: Path) -> Path:
+    """The folder of the outermost package that holds a file; a plain module's own folder."""
+    folder = path.parent
+    while (folder / "__init__.py").exists() and (folder.parent / "__init__.py").exists():
+        folder = folder.parent
+    return folder
+
+
+def _belongs(source: Path, root: Path) -> bool:
+    return source.is_relative_to(root) and not _INSTALLED.intersection(source.relative_to(root).parts)

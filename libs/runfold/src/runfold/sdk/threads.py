@@ -1,0 +1,66 @@
+"""Sync functions of authors: each in a thread of its own, and the knowledge which of them are still running.
+
+A thread cannot be stopped. So a sync tool may outlive its time-out, and whoever wants to run the same step again
+has to know. Daemon threads, one per call, rather than a pool: a hung tool neither takes a pool's place from others
+nor keeps the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+
+class Threads:
+    """Runs sync functions by key; keys are idempotency keys."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: dict[str, Future[Any]] = {}
+
+    def is_running(self, key: str) -> bool:
+        """Whether a thread of this key has not returned yet."""
+        return key in self._running
+
+    async def returned(self, key: str) -> None:
+        """Wait until no thread of this key runs; what it returned or raised is dropped."""
+        while (earlier := self._running.get(key)) is not None:
+            waiter = asyncio.wrap_future(earlier)
+            await asyncio.wait([waiter])
+            waiter.exception()  # looked at, so that asyncio does not report it as forgotten
+            self._forget(key, earlier)
+
+    async def run(self, key: str | None, function: Callable[[], Any]) -> Any:  # noqa: ANN401 - the author's value
+        """Run ``function`` in a new thread; a cancelled wait leaves the thread running, registered under ``key``."""
+        future: Future[Any] = Future()
+        future.set_running_or_notify_cancel()  # from here on a cancelled waiter cannot cancel it
+        if key is not None:
+            with self._lock:
+                self._running[key] = future
+            future.add_done_callback(lambda done: self._forget(key, done))
+        context = contextvars.copy_context()
+        name = f"runfold {key or 'question'}"
+        threading.Thread(target=_work, args=(future, context, function), name=name, daemon=True).start()
+        return await asyncio.wrap_future(future)
+
+    def _forget(self, key: str, future: Future[Any]) -> None:
+        with self._lock:
+            if self._running.get(key) is future:
+                del self._running[key]
+
+
+def _work(future: Future[Any], context: contextvars.Context, function: Callable[[], Any]) -> None:
+    try:
+        value = context.run(function)
+    except StopIteration as error:  # a future cannot carry it
+        future.set_exception(RuntimeError(f"StopIteration: {error}"))
+    except Exception as error:  # noqa: BLE001 - handed to the waiter
+        future.set_exception(error)
+    except BaseException as error:  # noqa: BLE001 - SystemExit of an author must not end the event loop
+        future.set_exception(RuntimeError(f"{type(error).__name__}: {error}"))
+    else:
+        future.set_result(value)
