@@ -323,7 +323,7 @@ def _cancel_requested(state: State, event: CancelRequested) -> None:
 
 
 def _run_completed(state: State, event: RunCompleted) -> None:
-    _need(_quiet(state) and state.cancel_reason is None, event, "comes while something is open")
+    _need(_quiet(state) and state.cancel_reason is None, event, "comes while something is open, or against a cancel")
     state.ended, state.output = Status.COMPLETED, event.output
 
 
