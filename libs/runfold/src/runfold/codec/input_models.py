@@ -130,8 +130,22 @@ class Resume(AnyModel):
         return ResumeInput(**_shared(self), requested_by=self.requested_by, accept_version=self.accept_version)
 
 
+_NULL: dict[str, Any] = {"type": "null"}
+_TEXT: dict[str, Any] = {"type": "string"}
+
+
 class Resolve(AnyModel):
     """Say what became of a call whose outcome nobody knows."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"properties": {"outcome": {"const": "result"}, "error": _NULL}, "required": ["result"]},
+                {"properties": {"outcome": {"const": "absent"}, "result": _NULL, "error": _NULL}},
+                {"properties": {"outcome": {"const": "error"}, "result": _NULL, "error": _TEXT}, "required": ["error"]},
+            ]
+        }
+    )
 
     type: Literal["resolve"]
     step: Counter
@@ -160,8 +174,24 @@ class Resolve(AnyModel):
         )
 
 
+_NOT_FOUND: dict[str, Any] = {"result": _NULL, "for_model": _NULL, "patch": _NULL}
+
+
 class Verdict(AnyModel):
     """What the reconciler found out about one attempt. Only our own services write it."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"properties": {"outcome": {"const": "found"}, "error": _NULL}, "required": ["result"]},
+                {"properties": {"outcome": {"const": "absent"}, **_NOT_FOUND, "error": _NULL}},
+                {
+                    "properties": {"outcome": {"const": "indeterminate"}, **_NOT_FOUND, "error": _TEXT},
+                    "required": ["error"],
+                },
+            ]
+        }
+    )
 
     written_to = "control"
 
@@ -180,17 +210,21 @@ class Verdict(AnyModel):
     def _fits(self) -> Self:
         _check_outcome(self, "found", "result")
         _check_outcome(self, "indeterminate", "error")
+        for name in ("for_model", "patch"):
+            if self.outcome != "found" and getattr(self, name) is not None:
+                raise ValueError(f"field {name!r} does not go with outcome {self.outcome!r}")
         return self
 
     def plain(self) -> VerdictInput:
         """Give the plain data."""
+        has_own = self.outcome == "found" and "for_model" in self.model_fields_set
         return VerdictInput(
             **_shared(self),
             step=self.step,
             attempt=self.attempt,
             outcome=self.outcome,
             result=canonical_json(self.result) if self.outcome == "found" else None,
-            for_model=canonical_json(self.for_model) if "for_model" in self.model_fields_set else None,
+            for_model=canonical_json(self.for_model) if has_own else None,
             patch=None if self.patch is None else canonical_json(self.patch),
             result_outcome=Outcome(self.result_outcome),
             error=self.error,

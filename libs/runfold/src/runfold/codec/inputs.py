@@ -105,7 +105,8 @@ def _explain(error: ValidationError, model: type[AnyModel]) -> str:
         elif problem["type"] == "missing":
             parts.append(f"field {where!r} is missing")
         else:
-            parts.append(f"field {where!r}: {problem['msg']}" if where else problem["msg"])
+            message = problem["msg"].removeprefix("Value error, ")
+            parts.append(f"field {where!r}: {message}" if where else message)
     return "; ".join(parts)
 
 
