@@ -160,7 +160,8 @@ class Commit:
         next_events: (run_id, snapshot seq, offset, epoch): the run's next event after an older snapshot.
         chunks: Replace what the store holds of their runs from their ``first_index`` on (normally nothing).
         closed_waits: (run_id, wait_id); ``closed_calls``: (run_id, step). Closed ones are removed before opened ones
-            are upserted; an open call keeps its ``inserted_at`` as long as its attempt is the same.
+            are upserted; an open call keeps its ``inserted_at`` as long as its attempt is the same, an open wait its
+            ``opened_at`` as long as its ``seq`` is.
         rebuilt: Runs all of whose waits and open calls are in ``opened_waits`` and ``opened_calls``: whatever else the
             store holds of them is removed (the first commit after a fresh read).
     """

@@ -233,12 +233,16 @@ def _write_snapshots(database: MemoryDatabase, commit: Commit) -> None:
 
 
 def _write_waits(database: MemoryDatabase, commit: Commit) -> None:
+    opened = {wait.wait_id: wait for wait in commit.opened_waits}
     rebuilt = set(commit.rebuilt)
     gone = {wait.wait_id for wait in database.waits.values() if wait.run_id in rebuilt}
     gone |= {wait_id for _, wait_id in commit.closed_waits}
-    for wait_id in gone:
+    for wait_id in gone - set(opened):
         database.waits.pop(wait_id, None)
-    database.waits.update((wait.wait_id, wait) for wait in commit.opened_waits)
+    for wait_id, wait in opened.items():
+        known = database.waits.get(wait_id)
+        same = known is not None and known.seq == wait.seq
+        database.waits[wait_id] = replace(wait, opened_at=known.opened_at) if known is not None and same else wait
 
 
 def _write_calls(database: MemoryDatabase, commit: Commit) -> None:

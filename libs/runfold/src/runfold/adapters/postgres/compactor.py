@@ -66,10 +66,12 @@ class CompactorWriter(SnapshotReader):
             await self._database.execute(connection, "snapshots_prune", run_ids=run_ids)
 
     async def _write_waits(self, connection: Connection, commit: Commit) -> None:
-        if commit.closed_waits or commit.rebuilt:
-            wait_ids = [wait_id for _, wait_id in commit.closed_waits]
-            await self._database.execute(connection, "waits_close", wait_ids=wait_ids, rebuilt=commit.rebuilt)
-        await self._database.execute_many(connection, "wait_upsert", [wait_columns(row) for row in commit.opened_waits])
+        opened = {wait.wait_id: wait for wait in commit.opened_waits}
+        closed = [wait_id for _, wait_id in commit.closed_waits if wait_id not in opened]
+        if closed or commit.rebuilt:
+            names = {"closed": closed, "rebuilt": commit.rebuilt, "opened": list(opened)}
+            await self._database.execute(connection, "waits_close", **names)
+        await self._database.execute_many(connection, "wait_upsert", [wait_columns(row) for row in opened.values()])
 
     async def _write_calls(self, connection: Connection, commit: Commit) -> None:
         opened = {(call.run_id, call.step): call for call in commit.opened_calls}

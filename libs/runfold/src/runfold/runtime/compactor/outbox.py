@@ -1,0 +1,149 @@
+"""What the outside is told, and the copies of dead inputs: published and acknowledged before the commit.
+
+After a crash in between they are published again: at least once, a notification with the same ``id``, a dead input
+with the same ``topic``, ``partition`` and ``offset``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from runfold.codec.events_json import json_value, shown
+from runfold.codec.notifications import notification
+from runfold.core.events import (
+    Event,
+    InputSettled,
+    Interrupted,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    Settlement,
+)
+from runfold.core.payload import BlobRef, Payload
+from runfold.core.state import State
+from runfold.ports.blobs import BlobMissing, Blobs
+from runfold.ports.inputs import InputRecord, Inputs
+from runfold.ports.log import LogUnrecoverable
+from runfold.ports.publisher import Publisher
+from runfold.runtime.restore import Applied
+
+_log = structlog.get_logger(__name__)
+
+# A larger payload stays in the object store and is shown as where it lies: a notification has to fit into a record.
+SHOWN_LIMIT = 262_144
+_DETAIL_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How many records of each kind were acknowledged."""
+
+    notifications: int
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outbox:
+    """Publishes what a batch of valid records causes."""
+
+    publisher: Publisher
+    inputs: Inputs
+    blobs: Blobs
+    notifications_topic: str
+    dead_topic: str
+
+    async def publish(self, items: Iterable[Applied]) -> Sent:
+        """Publish everything that these records cause, and wait for every acknowledgement.
+
+        Raises:
+            PublishFailed, BlobsUnavailable: Nothing may be committed: start again from a fresh read.
+        """
+        told, dead = [], []
+        for item in items:
+            record = item.record
+            if isinstance(record, InputSettled):
+                if record.outcome is Settlement.DEAD:
+                    dead.append(self._bury(record))
+            elif (
+                isinstance(record, Interrupted | RunCompleted | RunFailed | RunCancelled)
+                and item.loaded is not None
+                and item.loaded.state is not None
+                and record.seq <= item.loaded.state.seq  # not behind the event at which its run was parked
+            ):
+                told.append(self._tell(record, item.loaded.state))
+        # All of them come to an end before the first failure is raised: none is left running.
+        for outcome in await asyncio.gather(*told, *dead, return_exceptions=True):
+            if outcome is not None:
+                raise outcome
+        return Sent(len(told), len(dead))
+
+    async def _tell(self, event: Event, state: State) -> None:
+        known = await self._read(_payloads(event))
+
+        def value_of(payload: Payload) -> Any:  # noqa: ANN401 - any JSON value
+            data = known.get(payload.digest) if isinstance(payload, BlobRef) else None
+            return shown(payload) if data is None else json_value(data)
+
+        value = notification(event, state.agent, value_of)
+        if value is not None:
+            await self.publisher.publish(self.notifications_topic, event.run_id.encode(), value)
+
+    async def _read(self, payloads: Iterable[Payload | None]) -> dict[str, bytes]:
+        """Read those that lie in the object store and are small enough to show."""
+        known = {}
+        for payload in payloads:
+            if isinstance(payload, BlobRef) and payload.size <= SHOWN_LIMIT:
+                try:
+                    known[payload.sha256] = await self.blobs.get(payload)
+                except BlobMissing as error:
+                    # Whoever needs it to go on stops the run; a notification shows where it should be.
+                    _log.error("blob_missing", sha256=payload.sha256, error=str(error))
+        return known
+
+    async def _bury(self, settled: InputSettled) -> None:
+        cause = settled.cause
+        original, lost = await self._fetch(settled)
+        ours = {
+            "reason": settled.reason or "",
+            "topic": cause.topic,
+            "partition": str(cause.partition),
+            "offset": str(cause.offset),
+            "detail": (settled.detail or "")[:_DETAIL_LIMIT],
+        }
+        if lost is not None:
+            ours["original"] = lost
+        kept = () if original is None else tuple(item for item in original.headers if item[0] not in ours)
+        headers = kept + tuple((name, text.encode()) for name, text in ours.items())
+        run_id = None if settled.run_id is None else settled.run_id.encode()
+        await self.publisher.publish(
+            self.dead_topic,
+            run_id if original is None else original.key,
+            None if original is None else original.value,
+            headers=headers,
+            partition=cause.partition,
+        )
+
+    async def _fetch(self, settled: InputSettled) -> tuple[InputRecord | None, str | None]:
+        """Give the original, or None and why it cannot be had."""
+        cause = settled.cause
+        try:
+            original = await self.inputs.fetch(cause.topic, cause.partition, cause.offset)
+        except LogUnrecoverable as error:
+            _log.error("dead_original_missing", topic=cause.topic, offset=cause.offset, error=str(error))
+            return None, f"missing: {error}"
+        return original, None if original is not None else "deleted by retention before it could be copied"
+
+
+def _payloads(event: Event) -> tuple[Payload | None, ...]:
+    match event:
+        case Interrupted():
+            return (event.detail, event.arguments)
+        case RunCompleted():
+            return (event.output,)
+        case _:
+            return ()

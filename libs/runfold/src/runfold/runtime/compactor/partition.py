@@ -1,0 +1,174 @@
+"""One partition: fresh read, restore, then batch after batch: fold, publish, commit."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from runfold.core.policy import backoff
+from runfold.core.positions import Positions
+from runfold.ports.blobs import BlobsUnavailable
+from runfold.ports.clock import Chance, Clock
+from runfold.ports.log import Log, LogFollower, LogRecord, LogUnrecoverable
+from runfold.ports.publisher import PublishFailed
+from runfold.ports.store import CompactorStore, PartitionRow, StaleCompactor, StoreUnavailable
+from runfold.runtime.compactor.memory import Memory
+from runfold.runtime.compactor.outbox import Outbox
+from runfold.runtime.compactor.settings import CompactorSettings, PartitionStatus
+from runfold.runtime.restore import Applied, restore
+
+_log = structlog.get_logger(__name__)
+
+
+class PartitionCompactor:
+    """Compacts one partition until it is stopped.
+
+    Attributes:
+        status: How it fares.
+    """
+
+    def __init__(  # noqa: PLR0913 - one per port
+        self,
+        partition: int,
+        *,
+        log: Log,
+        store: CompactorStore,
+        outbox: Outbox,
+        clock: Clock,
+        chance: Chance,
+        settings: CompactorSettings,
+    ) -> None:
+        self.status = PartitionStatus(partition)
+        self._partition = partition
+        self._log = log
+        self._store = store
+        self._outbox = outbox
+        self._clock = clock
+        self._chance = chance
+        self._settings = settings
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Finish the batch in hand, then let ``run`` return."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Compact; whatever fails, memory is dropped and the next try starts from a fresh read.
+
+        Returns when it is stopped, or when the log is not what was recorded of it: ``status.stopped`` says so.
+        """
+        while not self._stopping.is_set():
+            try:
+                await self._compact()
+            except LogUnrecoverable as error:
+                self.status.stopped, self.status.problem = True, str(error)
+                _log.error("partition_stopped", partition=self._partition, error=str(error))
+                return
+            except (StaleCompactor, StoreUnavailable, PublishFailed, BlobsUnavailable) as error:
+                _log.warning("compactor_restarts", partition=self._partition, error=str(error))
+                await self._back_off(error)
+            except Exception as error:
+                # A defect, or an error that no port names: loud, and no reason to give up the partition for ever.
+                _log.exception("compactor_failed", partition=self._partition)
+                await self._back_off(error)
+
+    async def _back_off(self, error: Exception) -> None:
+        self.status.problem = f"{type(error).__name__}: {error}"
+        delay = 0.05 + backoff(0.2, self.status.failures, 10.0, self._chance.jitter())
+        self.status.failures += 1
+        try:
+            async with asyncio.timeout(delay):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    async def _compact(self) -> None:
+        memory = await self._restore()
+        follower = await self._log.follow(self._partition, memory.row.applied)
+        try:
+            pending: list[LogRecord] = []
+            while not self._stopping.is_set():
+                if not pending:
+                    pending = await self._next(follower, memory)
+                batch = _head(pending, self._settings.batch_bytes)
+                pending = pending[len(batch) :]
+                if batch or memory.has_work(self._clock.elapsed()):
+                    await self._advance(memory, batch)
+        finally:
+            await follower.close()
+
+    async def _restore(self) -> Memory:
+        row, stored = await self._store.load_partition(self._partition)
+        if row is None:
+            identity = await self._log.identity()
+            nothing = Positions()
+            row = PartitionRow(self._partition, 0, identity.cluster_id, identity.topic_id, 0, -1, 0, -1, nothing)
+        replay = await restore(self._partition, self._log, self._store, row, stored, None)
+        if replay.fence.epoch != row.epoch:
+            message = (
+                f"log partition {self._partition}: epoch {row.epoch} was in force at {row.applied}, now it is "
+                f"{replay.fence.epoch}: the log was changed below what was applied. Restore the topic from a backup."
+            )
+            raise LogUnrecoverable(message)
+        self.status.applied, self.status.epoch = row.applied, row.epoch
+        _log.info(
+            "partition_restored",
+            partition=self._partition,
+            epoch=row.epoch,
+            applied=row.applied,
+            replay_from=row.replay_from,
+            runs=len(replay.runs),
+        )
+        return Memory(row, replay, self._settings, self._clock.elapsed())
+
+    async def _next(self, follower: LogFollower, memory: Memory) -> list[LogRecord]:
+        """Wait for records, and a little longer for more of them."""
+        limit = self._settings.batch_records
+        patience = 0.0 if memory.has_work(self._clock.elapsed()) else self._settings.poll_s
+        records = await follower.next(limit, patience)
+        if records and len(records) < limit:
+            await asyncio.sleep(self._settings.linger_s)
+            records += await follower.next(limit - len(records), 0.0)
+        if len(records) >= limit:
+            self.status.end = (await self._log.bounds(self._partition)).end
+        return records
+
+    async def _advance(self, memory: Memory, records: list[LogRecord]) -> None:
+        """Fold a batch, publish what it causes, commit what it changes."""
+        void = memory.replay.fence.void
+        items = await memory.replay.apply(records) if records else []
+        self._refuse_unknown(items)
+        applied = records[-1].offset + 1 if records else memory.row.applied
+        commit = memory.commit(applied, items, self._clock.elapsed())
+        sent = await self._outbox.publish(items)
+        memory.committed(await self._store.commit(commit), commit)
+        status = self.status
+        status.applied, status.epoch, status.end = applied, commit.row.epoch, max(status.end, applied)
+        status.void += memory.replay.fence.void - void
+        status.parked = memory.parked
+        status.commits += 1
+        status.snapshots += len(commit.snapshots)
+        status.notifications += sent.notifications
+        status.dead += sent.dead
+        status.failures, status.problem = 0, None
+
+    def _refuse_unknown(self, items: list[Applied]) -> None:
+        """A settled input that cannot be decoded would be settled for others and not for us."""
+        for item in items:
+            if item.loaded is None and item.record is None:
+                message = (
+                    f"log partition {self._partition}, offset {item.offset}: a valid record that settles an input "
+                    "cannot be decoded by this release: upgrade the compactor."
+                )
+                raise LogUnrecoverable(message)
+
+
+def _head(records: list[LogRecord], limit: int) -> list[LogRecord]:
+    """Give the first records, of ``limit`` bytes together, but at least one."""
+    size = 0
+    for index, record in enumerate(records):
+        size += len(record.value)
+        if size > limit and index:
+            return records[:index]
+    return records
