@@ -1,0 +1,60 @@
+"""Events of one run that are appended together, folded as they are added."""
+
+from __future__ import annotations
+
+from runfold.codec import log as log_codec
+from runfold.core.drafts import Stamp
+from runfold.core.events import Cause, Event, ModelCallRequested, ToolCallRequested
+from runfold.core.state import State
+from runfold.core.transitions import fold
+from runfold.runtime.executor.tenure import Tenure
+from runfold.runtime.executor.writer import Encoded, EpochWriter
+
+Request = ModelCallRequested | ToolCallRequested
+
+
+class Batch:
+    """Collects drafts; each is encoded and checked before it is folded, so that a refused one changes nothing.
+
+    The state runs ahead of the log until the batch is acknowledged. That is safe: nothing acts before, and an
+    epoch whose append failed throws its states away.
+
+    Attributes:
+        state: After the events added so far; None before ``run_started``.
+        requests: Model calls and tool calls among them: to be performed once the batch is acknowledged.
+    """
+
+    def __init__(self, tenure: Tenure, state: State | None) -> None:
+        self.state = state
+        self.records: list[Encoded] = []
+        self.requests: list[Request] = []
+        self.causes: list[Cause] = []
+        self._tenure = tenure
+        self._writer: EpochWriter = tenure.writer
+
+    def stamp(self, cause: Cause | None = None) -> Stamp:
+        """The facts of the moment, for a draft."""
+        return self._tenure.stamp(cause)
+
+    def add(self, event: Event) -> State:
+        """Add one event; gives the state after it.
+
+        Raises:
+            IllegalTransition, RecordTooLarge: The batch and the state are as before.
+        """
+        head, value = log_codec.encode(event)
+        record = (event.run_id, head, value)
+        self._writer.check_size(record)
+        self.state = fold(self.state, event)
+        self.records.append(record)
+        if isinstance(event, ModelCallRequested | ToolCallRequested):
+            self.requests.append(event)
+        if event.cause is not None:
+            self.causes.append(event.cause)
+        return self.state
+
+    def take(self) -> tuple[list[Encoded], list[Request], list[Cause]]:
+        """Give what was collected, and start anew."""
+        taken = (self.records, self.requests, self.causes)
+        self.records, self.requests, self.causes = [], [], []
+        return taken

@@ -1,0 +1,150 @@
+"""Effects in flight: model calls, tool executions and lookups of this process.
+
+They outlive an epoch. A new tenure of the same process attaches to those whose attempt is still open and appends
+their outcome: nothing already paid for is thrown away because a broker restarted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import structlog
+
+from runfold.core.events import AskedCall
+from runfold.core.payload import Payload
+from runfold.ports.agents import ModelFailure, NotThere, Returned, Unknown
+
+_log = structlog.get_logger(__name__)
+
+
+class EffectKey(NamedTuple):
+    """Which effect: one attempt of one step; a lookup about an attempt is another effect than the attempt."""
+
+    run_id: str
+    step: int
+    attempt: int
+    lookup: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A completion whose payloads are sealed; fields as in ``ModelResponded``."""
+
+    message: Payload
+    message_format: str
+    tool_calls: tuple[AskedCall, ...]
+    finish_reason: str | None
+    usage: tuple[tuple[str, int], ...]
+    cost_nano_usd: int | None
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A tool's answer whose payloads are sealed."""
+
+    returned: Returned
+    result: Payload
+    for_model: Payload | None
+    patch: Payload | None
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """The acknowledgement was not fresh any more at the moment of acting: nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crashed:
+    """Our own code around the effect raised: a defect, or a payload that is gone."""
+
+    error: str
+
+
+EffectOutcome = Answered | ModelFailure | Sealed | Unknown | NotThere | NotStarted | Crashed
+Listener = Callable[[EffectKey, EffectOutcome], None]
+
+
+@dataclass(slots=True)
+class _Effect:
+    partition: int
+    listener: Listener | None
+    task: asyncio.Task[None] | None = None
+    outcome: EffectOutcome | None = None
+
+
+@dataclass(slots=True)
+class Effects:
+    """All effects of this process.
+
+    Attributes:
+        group: Owns the tasks; cancelled when the process ends.
+    """
+
+    group: asyncio.TaskGroup
+    _effects: dict[EffectKey, _Effect] = field(default_factory=dict)
+
+    def start(
+        self, key: EffectKey, partition: int, work: Coroutine[Any, Any, EffectOutcome], listener: Listener
+    ) -> None:
+        """Perform: the listener gets the outcome, now or, if it is replaced by ``attach``, later."""
+        effect = _Effect(partition, listener)
+        self._effects[key] = effect
+        effect.task = self.group.create_task(self._perform(key, effect, work), name=f"effect {key}")
+
+    def attach(self, key: EffectKey, listener: Listener) -> bool:
+        """Listen to an effect of an earlier epoch; an outcome already known is told at once. False: no such effect."""
+        effect = self._effects.get(key)
+        if effect is None:
+            return False
+        effect.listener = listener
+        if effect.outcome is not None:
+            listener(key, effect.outcome)
+        return True
+
+    def alive(self, key: EffectKey) -> bool:
+        """Whether an effect is in flight, or its outcome is not recorded yet."""
+        return key in self._effects
+
+    def detach(self, partition: int) -> None:
+        """The tenure is over: outcomes are kept for the next one of this process."""
+        for effect in self._effects.values():
+            if effect.partition == partition:
+                effect.listener = None
+
+    def forget(self, key: EffectKey) -> None:
+        """The outcome is in the log, or its attempt is not open any more."""
+        self._effects.pop(key, None)
+
+    def keys(self, run_id: str) -> list[EffectKey]:
+        """The effects of one run that are in flight, or whose outcome is not recorded."""
+        return [key for key in self._effects if key.run_id == run_id]
+
+    def runs(self, partition: int) -> set[str]:
+        """Which runs of a partition have effects in flight, or outcomes that are not recorded."""
+        return {key.run_id for key, effect in self._effects.items() if effect.partition == partition}
+
+    def running(self, partition: int) -> int:
+        """How many effects of a partition have not ended."""
+        return sum(effect.outcome is None for effect in self._effects.values() if effect.partition == partition)
+
+    def cancel(self) -> None:
+        """The process ends: cancel what is in flight; its outcome is then for the next owner to find out."""
+        for effect in self._effects.values():
+            if effect.task is not None:
+                effect.task.cancel()
+
+    async def _perform(self, key: EffectKey, effect: _Effect, work: Coroutine[Any, Any, EffectOutcome]) -> None:
+        try:
+            outcome = await work
+        except Exception as error:  # noqa: BLE001 - the driver is told, and decides by the recovery class
+            _log.exception("effect_crashed", run_id=key.run_id, step=key.step, attempt=key.attempt)
+            outcome = Crashed(f"{type(error).__name__}: {error}")
+        effect.outcome = outcome
+        if effect.listener is not None:
+            effect.listener(key, outcome)
+        elif self._effects.get(key) is effect:
+            _log.info("outcome_kept", run_id=key.run_id, step=key.step, attempt=key.attempt)

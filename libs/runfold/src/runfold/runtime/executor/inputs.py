@@ -1,0 +1,91 @@
+"""Takes a partition's inputs one after the other: forwards the misplaced, settles the unreadable, hands on the rest."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import structlog
+
+from runfold.codec.input_types import BadInput, Input
+from runfold.codec.inputs import kind_of, parse_input
+from runfold.codec.origin import ORIGIN_HEADER, BadOrigin, format_origin, parse_origin
+from runfold.core.events import Cause, Settlement
+from runfold.core.partitioning import partition_of
+from runfold.core.policy import backoff
+from runfold.ports.inputs import InputReader, InputRecord
+from runfold.ports.publisher import PublishFailed
+from runfold.runtime.executor.rulings import Arrived
+from runfold.runtime.executor.tenure import Tenure
+
+_log = structlog.get_logger(__name__)
+_BATCH = 500
+
+
+async def take_inputs(tenure: Tenure, reader: InputReader) -> None:
+    """Read on and on; ends with its epoch, so that a decision of one is never appended in another.
+
+    Raises:
+        EpochOver: See there.
+    """
+    while True:
+        for record in await reader.next(_BATCH):
+            if not tenure.positions.is_settled(record.topic, record.offset):
+                await _take(tenure, record)
+
+
+async def _take(tenure: Tenure, record: InputRecord) -> None:
+    cause = Cause(record.topic, record.partition, record.offset)
+    try:
+        origin = _origin(tenure, record)
+        cause = replace(cause, id=None if origin is None else origin.id)
+        parsed = parse_input(kind_of(record.topic if origin is None else origin.topic), record.key, record.value)
+    except BadInput as error:
+        settled = tenure.settled(cause, Settlement.DEAD, error.run_id, (error.reason, error.detail))
+        _log.info(
+            "input_dead", partition=tenure.partition, topic=record.topic, offset=record.offset, reason=error.reason
+        )
+        await tenure.settle(settled)
+        return
+    if partition_of(parsed.run_id, tenure.world.settings.partitions) != tenure.partition:
+        await _forward(tenure, record, parsed, cause)
+        return
+    cause = replace(cause, id=parsed.id or cause.id)
+    tenure.driver(parsed.run_id).arrive(Arrived(cause, parsed))
+
+
+def _origin(tenure: Tenure, record: InputRecord) -> Cause | None:
+    """Where a forwarded input came from; the header means something in ``control`` only, where we alone write."""
+    topics = tenure.world.settings.topics
+    if record.topic != topics.control:
+        return None
+    header = next((value for name, value in record.headers if name == ORIGIN_HEADER), None)
+    if header is None:
+        return None
+    try:
+        origin = parse_origin(header)
+    except BadOrigin as error:
+        raise BadInput("bad_origin", str(error)) from error
+    if origin.topic not in topics.inputs:
+        raise BadInput("bad_origin", f"header {ORIGIN_HEADER} names {origin.topic!r}, which is no input topic")
+    return origin
+
+
+async def _forward(tenure: Tenure, record: InputRecord, parsed: Input, cause: Cause) -> None:
+    """Copy a misplaced input to its own partition of ``control``, then settle it: at least once, with one id."""
+    topics = tenure.world.settings.topics
+    if record.topic == topics.control:
+        why = ("wrong_partition", f"control holds run {parsed.run_id!r} in partition {record.partition}: not its own")
+        await tenure.settle(tenure.settled(cause, Settlement.DEAD, parsed.run_id, why))
+        return
+    headers = (*record.headers, (ORIGIN_HEADER, format_origin(record.topic, record.partition, record.offset)))
+    failures = 0
+    while True:
+        try:
+            await tenure.world.publisher.publish(topics.control, parsed.run_id.encode(), record.value, headers=headers)
+            break
+        except PublishFailed as error:
+            _log.warning("forwarding_failed", partition=tenure.partition, offset=record.offset, error=str(error))
+            await asyncio.sleep(0.1 + backoff(0.2, failures, 5.0, tenure.world.chance.jitter()))
+            failures += 1
+    await tenure.settle(tenure.settled(cause, Settlement.FORWARDED, parsed.run_id, None))

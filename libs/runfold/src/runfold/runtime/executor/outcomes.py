@@ -1,0 +1,254 @@
+"""What an effect's outcome means for the run: the recovery classes at work for the live owner's own calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runfold.core import drafts
+from runfold.core.events import ModelCallFailed, ModelResponded, Outcome, Recovery, Source, Why
+from runfold.core.payload import Inline, inline_json
+from runfold.core.policy import LOOKUP_TRIES, MODEL_ATTEMPTS, lookup_backoff, model_backoff
+from runfold.core.state import Call, Phase, State
+from runfold.ports.agents import ModelFailure, NotThere, Unknown
+from runfold.runtime.executor import launch
+from runfold.runtime.executor.effects import Answered, Crashed, EffectKey, EffectOutcome, NotStarted, Sealed
+from runfold.runtime.executor.openness import is_open
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runfold.runtime.executor.batch import Batch
+    from runfold.runtime.executor.driver import RunDriver
+
+    DueAction = Callable[[RunDriver, Batch], None]
+
+_NOT_REPEATED = "it failed and was not tried again"
+
+
+def take(driver: RunDriver, batch: Batch, key: EffectKey, outcome: EffectOutcome) -> None:
+    """Add what an outcome causes; one whose attempt is not open any more causes nothing."""
+    state = batch.state
+    if isinstance(outcome, NotStarted):
+        driver.tenure.world.effects.forget(key)
+    if state is None or not is_open(state, key):
+        return
+    call = state.call_at(key.step)
+    if call is None:
+        _model(driver, batch, state, outcome)
+    else:
+        _tool(driver, batch, state, call, key, outcome)
+
+
+# --- model calls ------------------------------------------------------------------------------------------------
+
+
+def _model(driver: RunDriver, batch: Batch, state: State, outcome: EffectOutcome) -> None:
+    call = state.model_call
+    if call is None:
+        return
+    match outcome:
+        case Answered():
+            driver.stale_appends = 0
+            batch.add(
+                ModelResponded(
+                    **drafts.envelope(state, batch.stamp()),
+                    step=call.step,
+                    attempt=call.attempt,
+                    message=outcome.message,
+                    message_format=outcome.message_format,
+                    tool_calls=outcome.tool_calls,
+                    finish_reason=outcome.finish_reason,
+                    usage=outcome.usage,
+                    cost_nano_usd=outcome.cost_nano_usd,
+                    model=outcome.model,
+                )
+            )
+        case ModelFailure():
+            _model_failed(driver, batch, state, outcome)
+        case Crashed(error):
+            _model_failed(driver, batch, state, ModelFailure(error, retryable=False))
+        case NotStarted():
+            again_for_freshness(driver, batch)
+        case _:
+            _model_failed(driver, batch, state, ModelFailure(repr(outcome), retryable=False))
+
+
+def _model_failed(driver: RunDriver, batch: Batch, state: State, failure: ModelFailure) -> None:
+    call = state.model_call
+    if call is None:
+        return
+    retry_at = None
+    if failure.retryable and call.failures + 1 < MODEL_ATTEMPTS and state.cancel_reason is None:
+        world = driver.tenure.world
+        delay = model_backoff(call.failures, world.chance.jitter(), failure.retry_after)
+        retry_at = world.clock.now_ms() + int(delay * 1000)
+    batch.add(
+        ModelCallFailed(
+            **drafts.envelope(state, batch.stamp()),
+            step=call.step,
+            attempt=call.attempt,
+            error=failure.error,
+            retry_at=retry_at,
+        )
+    )
+
+
+# --- tool calls -------------------------------------------------------------------------------------------------
+
+
+def _tool(driver: RunDriver, batch: Batch, state: State, call: Call, key: EffectKey, outcome: EffectOutcome) -> None:
+    match outcome:
+        case Sealed():
+            driver.stale_appends = 0
+            driver.lookup_tries.pop(key, None)
+            source = Source.RECONCILED if key.lookup else Source.CALL
+            batch.add(
+                drafts.tool_returned(
+                    state,
+                    batch.stamp(),
+                    call,
+                    source,
+                    outcome.returned.outcome,
+                    outcome.result,
+                    for_model=outcome.for_model,
+                    patch=outcome.patch,
+                )
+            )
+        case NotStarted():
+            again_for_freshness(driver, batch)
+        case _ if call.phase is Phase.IN_DOUBT:
+            return
+        case NotThere():
+            _absent(driver, batch, state, call)
+        case Unknown() if key.lookup:
+            _undecided(driver, batch, state, call, key, outcome.error)
+        case Unknown():
+            _unknown(driver, batch, state, call, outcome)
+        case Crashed(error):
+            # Our own code failed around the author's: whether the effect happened is as unknown as after a crash.
+            _unknown(driver, batch, state, call, Unknown(error))
+        case _:
+            batch.add(drafts.doubt(state, batch.stamp(), call, repr(outcome)))
+
+
+def _unknown(driver: RunDriver, batch: Batch, state: State, call: Call, outcome: Unknown) -> None:
+    """An exception or a time-out: nobody knows whether it happened."""
+    match call.recovery:
+        case Recovery.RERUN | Recovery.KEYED if _may_retry(driver, state, call):
+            driver.retry_later(call.retries, _request_again(call, Why.RETRY))
+        case Recovery.RERUN:
+            fail(batch, state, call, outcome.error)
+        case Recovery.LOOKUP:
+            settings = driver.tenure.world.settings
+            driver.after(settings.grace_s if outcome.timed_out else 0.0, _look_up(call))
+        case _:
+            batch.add(drafts.doubt(state, batch.stamp(), call, outcome.error))
+
+
+def _undecided(driver: RunDriver, batch: Batch, state: State, call: Call, key: EffectKey, error: str) -> None:
+    """The lookup failed, or does not know either."""
+    tries = driver.lookup_tries.get(key, 0) + 1
+    driver.lookup_tries[key] = tries
+    if tries >= LOOKUP_TRIES:
+        batch.add(drafts.doubt(state, batch.stamp(), call, f"{tries} lookups did not decide it; the last: {error}"))
+    else:
+        driver.after(lookup_backoff(tries - 1), _look_up(call))
+
+
+def _absent(driver: RunDriver, batch: Batch, state: State, call: Call) -> None:
+    """The lookup says that it did not happen."""
+    if _may_retry(driver, state, call):
+        driver.retry_later(call.absents, _request_again(call, Why.ABSENT))
+    else:
+        fail(batch, state, call, f"{_NOT_REPEATED}; a lookup says that it did not happen")
+
+
+def fail(batch: Batch, state: State, call: Call, error: str) -> None:
+    """Tell the model that the call failed and had no effect that matters."""
+    text = inline_json(error)
+    batch.add(drafts.tool_returned(state, batch.stamp(), call, Source.CALL, Outcome.FAILED, text))
+
+
+def _may_retry(driver: RunDriver, state: State, call: Call) -> bool:
+    agent = driver.agent
+    spec = None if agent is None else agent.tool(call.asked.tool)
+    retries = 0 if spec is None else spec.retries
+    return state.cancel_reason is None and call.retries + call.absents < retries
+
+
+def _same(state: State, call: Call) -> bool:
+    """Whether the state still holds this very attempt, open."""
+    now = state.call_at(call.step)
+    return now is call and call.phase is Phase.REQUESTED
+
+
+def _request_again(call: Call, why: Why) -> DueAction:
+    attempt = call.attempt
+
+    def action(driver: RunDriver, batch: Batch) -> None:
+        state = batch.state
+        if state is None or not _same(state, call) or call.attempt != attempt:
+            return
+        if state.cancel_reason is not None:
+            give_up(batch, state, call, "the run was cancelled before the next attempt")
+        elif not driver.tenure.draining:
+            request_again(batch, state, call, why)
+
+    return action
+
+
+def _look_up(call: Call) -> DueAction:
+    attempt = call.attempt
+
+    def action(driver: RunDriver, batch: Batch) -> None:
+        if batch.state is not None and _same(batch.state, call) and call.attempt == attempt:
+            launch.start_lookup(driver, call)
+
+    return action
+
+
+def give_up(batch: Batch, state: State, call: Call, error: str) -> None:
+    """Start nothing more for a call whose outcome is unknown, since the run is being cancelled."""
+    if call.recovery is Recovery.RERUN:
+        fail(batch, state, call, error)
+    else:
+        batch.add(drafts.doubt(state, batch.stamp(), call, error))
+
+
+def request_again(batch: Batch, state: State, call: Call, why: Why) -> None:
+    """Request the next attempt of a call."""
+    if call.arguments is None or call.recovery is None:
+        return
+    batch.add(drafts.tool_call(state, batch.stamp(), call, why, call.arguments, call.recovery, call.timeout_ms))
+
+
+def again_for_freshness(driver: RunDriver, batch: Batch) -> None:
+    """A request's acknowledgement came too late to prove anything: append it again, a bounded number of times."""
+    driver.stale_appends += 1
+    settings, state = driver.tenure.world.settings, batch.state
+    if state is None or driver.tenure.writer.over.done():
+        return
+    if driver.stale_appends > settings.max_stale:
+        driver.tenure.writer.end(f"acknowledgements stay older than {settings.freshness_s} s: this process is starved")
+        return
+    driver.after(0.1 * 2**driver.stale_appends, _stale_again)
+
+
+def _stale_again(driver: RunDriver, batch: Batch) -> None:
+    """Append every request again that is open and no effect in flight."""
+    state, effects = batch.state, driver.tenure.world.effects
+    if state is None:
+        return
+    model = state.model_call
+    if model is not None and model.is_open and not effects.alive(EffectKey(state.run_id, model.step, model.attempt)):
+        request_model_again(driver, batch, state, Why.STALE)
+    for call in state.open_calls():
+        if not effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
+            request_again(batch, state, call, Why.STALE)
+
+
+def request_model_again(driver: RunDriver, batch: Batch, state: State, why: Why) -> None:
+    """Request the next attempt of the open model call."""
+    agent = driver.agent
+    if agent is not None:
+        batch.add(drafts.model_call(state, batch.stamp(), why, Inline(agent.params)))

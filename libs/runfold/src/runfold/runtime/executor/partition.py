@@ -1,0 +1,267 @@
+"""Owns one partition from its assignment to its hand-over: claim, take over, drive; and claim again.
+
+There is one recovery path. An epoch that is over, an append that failed, an outcome that is unknown: nothing more is
+done in that epoch, and while the partition is still assigned it is claimed again, after a growing, jittered delay.
+Start-up is the same path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any
+
+import structlog
+
+from runfold.codec import log as log_codec
+from runfold.core.events import PartitionClaimed
+from runfold.core.policy import backoff, claim_backoff
+from runfold.core.positions import Positions
+from runfold.ports.inputs import InputReader
+from runfold.ports.log import AppendFailed
+from runfold.ports.store import PartitionRow, StoredRun, StoreUnavailable
+from runfold.runtime.executor.driver import RunDriver
+from runfold.runtime.executor.inputs import take_inputs
+from runfold.runtime.executor.tenure import Tenure, World
+from runfold.runtime.executor.writer import EpochOver, EpochWriter
+from runfold.runtime.restore import Replay, restore
+
+_log = structlog.get_logger(__name__)
+_DRAIN_POLL_S = 0.02
+
+
+class _HandedOver(Exception):
+    """Leaves the task group of a tenure that was drained."""
+
+
+def _first(group: BaseExceptionGroup[EpochOver]) -> EpochOver:
+    """Of the several tasks that met the end of the epoch, one is enough."""
+    return next(error for error in _leaves(group) if isinstance(error, EpochOver))
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from _leaves(inner)
+    else:
+        yield error
+
+
+class PartitionOwner:
+    """Owns one partition for as long as it is assigned; a new assignment gets a new owner.
+
+    Args:
+        own_epochs: Epochs that this process has claimed in this partition so far; shared by its owners.
+
+    Attributes:
+        ready: Whether a take-over is done and runs are being driven.
+    """
+
+    def __init__(self, world: World, partition: int, own_epochs: set[int]) -> None:
+        self.ready = False
+        self._world = world
+        self._partition = partition
+        self._own_epochs = own_epochs
+        self._stopping = asyncio.Event()
+        self._tenure: Tenure | None = None
+
+    def hand_over(self) -> None:
+        """Start nothing new; ``run`` returns once what runs has ended, or its time is up."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Own the partition until ``hand_over`` or cancellation.
+
+        Raises:
+            LogUnrecoverable: The log is not what was recorded of it: the process has to stop.
+        """
+        failures = 0
+        try:
+            while not self._stopping.is_set():
+                began = self._world.clock.elapsed()
+                try:
+                    await self._own_once()
+                except EpochOver as over:
+                    lasted = self._world.clock.elapsed() - began
+                    failures = 0 if lasted > 60 else failures + 1  # noqa: PLR2004 - a minute of peace
+                    self._world.metrics.epoch_over(self._partition, str(over))
+                    _log.warning("epoch_over", partition=self._partition, reason=str(over), failures=failures)
+                    await self._pause(claim_backoff(failures, self._world.chance.jitter()))
+        finally:
+            self._world.effects.detach(self._partition)
+            self._world.metrics.partition_released(self._partition)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    # --- one epoch ----------------------------------------------------------------------------------------------
+
+    async def _own_once(self) -> None:
+        """Claim, take over, and drive until the epoch ends or the partition is handed over."""
+        epoch = await self._claim()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tenure = self._begin(epoch, group)
+                self._tenure = tenure
+                group.create_task(self._work(tenure), name=f"partition {self._partition}")
+                await self._supervise(tenure)
+        except* _HandedOver:
+            pass
+        except* EpochOver as over:
+            raise _first(over) from None
+        finally:
+            self.ready = False
+            self._tenure = None
+            self._world.effects.detach(self._partition)
+
+    async def _claim(self) -> int:
+        """Append a claim; its offset is the epoch."""
+        world = self._world
+        claim = PartitionClaimed(
+            owner=world.settings.owner,
+            revision=world.agents.revision,
+            nonce=world.chance.nonce(),
+            at=world.clock.now_ms(),
+        )
+        head, value = log_codec.encode(claim)
+        acknowledged: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def on_ack(result: int | AppendFailed) -> None:
+            if acknowledged.done():
+                return
+            if isinstance(result, AppendFailed):
+                acknowledged.set_exception(EpochOver(f"the claim failed: {result}"))
+            else:
+                acknowledged.set_result(result)
+
+        try:
+            world.log.append(self._partition, None, head, value, on_ack)
+        except AppendFailed as error:
+            raise EpochOver(f"the claim failed: {error}") from error
+        epoch = await acknowledged
+        self._own_epochs.add(epoch)
+        world.metrics.partition_claimed(self._partition, epoch)
+        _log.info("partition_claimed", partition=self._partition, epoch=epoch)
+        return epoch
+
+    def _begin(self, epoch: int, group: asyncio.TaskGroup) -> Tenure:
+        def spawn(work: Coroutine[Any, Any, None]) -> object:
+            return group.create_task(work)
+
+        world = self._world
+        writer = EpochWriter(world.log, self._partition, epoch, world.clock, world.settings.max_record, spawn)
+        return Tenure(
+            world=world,
+            partition=self._partition,
+            writer=writer,
+            claimed_at=world.clock.elapsed(),
+            own_epochs=frozenset(self._own_epochs),
+            positions=Positions(),
+            group=group,
+            make_driver=RunDriver,
+        )
+
+    async def _supervise(self, tenure: Tenure) -> None:
+        """Wait for the end of the epoch or for the hand-over, whichever comes first; then end the group's tasks."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        ends: set[asyncio.Future[Any]] = {tenure.writer.over, stopping}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not tenure.writer.over.done():
+                await self._drain(tenure)
+            if tenure.writer.over.done():
+                raise EpochOver(tenure.writer.over.result())
+            raise _HandedOver
+        finally:
+            stopping.cancel()
+
+    async def _drain(self, tenure: Tenure) -> None:
+        """Start nothing new, and let what runs end, for a bounded time."""
+        tenure.draining = True
+        clock = self._world.clock
+        deadline = clock.elapsed() + self._world.settings.drain_s
+        while not tenure.drained and clock.elapsed() < deadline and not tenure.writer.over.done():  # noqa: ASYNC110 - many parts make this up
+            await asyncio.sleep(_DRAIN_POLL_S)
+        _log.info("partition_drained", partition=self._partition, epoch=tenure.epoch, complete=tenure.drained)
+
+    async def _work(self, tenure: Tenure) -> None:
+        """Take over, then read inputs until cancelled."""
+        replay = await self._restore(tenure)
+        tenure.positions = replay.fence.positions
+        for run_id, loaded in replay.runs.items():
+            if loaded.state is not None or loaded.parked is not None:
+                tenure.driver(run_id, loaded)
+        for run_id in self._world.effects.runs(self._partition):
+            tenure.driver(run_id)
+        self.ready = True
+        seconds = tenure.since_claim()
+        self._world.metrics.partition_restored(self._partition, len(tenure.drivers), seconds)
+        _log.info(
+            "partition_restored",
+            partition=self._partition,
+            epoch=tenure.epoch,
+            runs=len(tenure.drivers),
+            seconds=round(seconds, 3),
+        )
+        tenure.group.create_task(self._evict(tenure), name=f"evict {self._partition}")
+        reader = await self._open_inputs(tenure)
+        try:
+            await take_inputs(tenure, reader)
+        finally:
+            await reader.close()
+
+    async def _restore(self, tenure: Tenure) -> Replay:
+        world = self._world
+        row, stored = await self._load_partition()
+        if row is not None and row.epoch > tenure.epoch:
+            reason = f"Postgres knows epoch {row.epoch}, later than our claim at {tenure.epoch}: superseded"
+            tenure.writer.end(reason)
+            raise EpochOver(reason)
+        return await restore(self._partition, world.log, world.store, row, stored, tenure.epoch)
+
+    async def _load_partition(self) -> tuple[PartitionRow | None, list[StoredRun]]:
+        failures = 0
+        while True:
+            try:
+                return await self._world.store.load_partition(self._partition)
+            except StoreUnavailable as error:
+                _log.warning("postgres_away", partition=self._partition, error=str(error), failures=failures)
+                await asyncio.sleep(0.1 + backoff(0.2, failures, 5.0, self._world.chance.jitter()))
+                failures += 1
+
+    async def _open_inputs(self, tenure: Tenure) -> InputReader:
+        topics = self._world.settings.topics
+        starts = {topic: tenure.positions.of(topic).next for topic in topics.inputs}
+        reader = await self._world.inputs.open(self._partition, starts)
+        for topic, (start, end) in reader.skipped.items():
+            unsettled = sum(not tenure.positions.is_settled(topic, offset) for offset in range(start, end))
+            if unsettled:
+                _log.error(
+                    "inputs_deleted_unread", partition=self._partition, topic=topic, count=unsettled, first=start
+                )
+            tenure.positions.of(topic).skip(start, end)
+        return reader
+
+    # --- leaving memory -----------------------------------------------------------------------------------------
+
+    async def _evict(self, tenure: Tenure) -> None:
+        """Take runs at rest out of memory, once a snapshot at their last event exists."""
+        while True:
+            await asyncio.sleep(self._world.settings.evict_every_s)
+            self._world.metrics.runs_in_memory(self._partition, len(tenure.drivers))
+            resting = {run_id: d.state.seq for run_id, d in tenure.drivers.items() if d.at_rest and d.state is not None}
+            if not resting:
+                continue
+            try:
+                covered = await self._world.store.covered(resting)
+            except StoreUnavailable as error:
+                _log.warning("postgres_away", partition=self._partition, error=str(error))
+                continue
+            for run_id in covered:
+                driver = tenure.drivers.get(run_id)
+                if driver is not None and driver.at_rest and driver.state and driver.state.seq == resting[run_id]:
+                    tenure.evict(run_id)

@@ -1,0 +1,199 @@
+"""From a decision to events in the batch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+from runfold.core import decisions, drafts
+from runfold.core.events import (
+    Outcome,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    Source,
+    StatePatched,
+    ToolCallRequested,
+    WaitReason,
+    Why,
+)
+from runfold.core.payload import Inline, Payload, canonical_json, inline_json
+from runfold.core.state import Call, State
+from runfold.ports.agents import GateAsked, Invalid, RunningAgent, ToolSpec, Valid
+from runfold.runtime.executor import work
+from runfold.runtime.payloads import Payloads
+
+if TYPE_CHECKING:
+    from runfold.runtime.executor.batch import Batch
+    from runfold.runtime.executor.driver import RunDriver
+
+_DENIED = "The call was denied by a person."
+
+
+async def perform(driver: RunDriver, batch: Batch, decision: decisions.Decision) -> bool:  # noqa: C901, PLR0912 - one arm per decision
+    """Add the events of one decision; False when nothing more is decidable for now."""
+    state, agent = batch.state, driver.agent
+    if state is None:
+        return False
+    stamp = batch.stamp()
+    match decision:
+        case decisions.Cancel(open_keys):
+            reason = state.cancel_reason or ""
+            batch.add(RunCancelled(**drafts.envelope(state, stamp), reason=reason, open_keys=open_keys))
+        case decisions.CloseWait(wait):
+            batch.add(drafts.resumed(state, stamp, wait))
+        case decisions.Stop(error):
+            batch.add(drafts.interruption(state, stamp, WaitReason.ERROR, {"error": error}))
+        case decisions.Fail(error):
+            batch.add(RunFailed(**drafts.envelope(state, stamp), error=error))
+        case decisions.Deny(call):
+            _deny(batch, state, call)
+        case decisions.Patch():
+            await _patch(driver, batch, state)
+        case _ if agent is None:
+            return False
+        case decisions.CallModel(why, not_before):
+            return _call_model(driver, batch, state, agent, why, not_before)
+        case decisions.OpenCalls(calls):
+            return await _open_calls(driver, batch, agent, calls)
+        case decisions.RequestCall(call, why):
+            _request(batch, agent, call, why, call.arguments)
+        case decisions.Finish():
+            await _finish(driver, batch, agent)
+        case _:
+            return False
+    return True
+
+
+def _call_model(driver: RunDriver, batch: Batch, state: State, agent: RunningAgent, why: Why, not_before: int) -> bool:
+    early = (not_before - driver.tenure.world.clock.now_ms()) / 1000
+    if early > 0:
+        driver.after(early, _look_again)
+        return False
+    batch.add(drafts.model_call(state, batch.stamp(), why, Inline(agent.params)))
+    return True
+
+
+def _look_again(_driver: RunDriver, _batch: Batch) -> None:
+    """The batch is advanced anyway."""
+
+
+def _deny(batch: Batch, state: State, call: Call) -> None:
+    decision, by = state.used_approvals.get(call.approval_id or "", ("rejected", ""))
+    text = inline_json({"denied": _DENIED, "decision": decision})
+    batch.add(
+        drafts.tool_returned(state, batch.stamp(), call, Source.DENIED, Outcome.DENIED, text, resolved_by=by or None)
+    )
+
+
+async def _patch(driver: RunDriver, batch: Batch, state: State) -> None:
+    changes: list[tuple[int, str, bytes]] = []
+    for step, patch in state.due_patches:
+        values = json.loads(await driver.tenure.world.payloads.read(patch))
+        changes.extend((step, key, canonical_json(values[key])) for key in sorted(values))
+    due = changes[state.applied_patches :]
+    for index, (step, key, value) in enumerate(due):
+        sealed = await driver.tenure.world.payloads.seal(value)
+        remaining = len(due) - index - 1
+        fields = drafts.envelope(state, batch.stamp())
+        state = batch.add(StatePatched(**fields, step=step, key=key, value=sealed, remaining=remaining))
+
+
+async def _finish(driver: RunDriver, batch: Batch, agent: RunningAgent) -> None:
+    state = batch.state
+    if state is None:
+        return
+    last = state.transcript[-1]
+    output = agent.output(await driver.tenure.world.payloads.read(last.payload), last.message_format)
+    batch.add(
+        RunCompleted(**drafts.envelope(state, batch.stamp()), output=await driver.tenure.world.payloads.seal(output))
+    )
+
+
+# --- opening a turn ---------------------------------------------------------------------------------------------
+
+
+async def _open_calls(driver: RunDriver, batch: Batch, agent: RunningAgent, asked: tuple[Call, ...]) -> bool:
+    """Validate, ask for approvals, then add requests and gates as one unbroken batch, in call order."""
+    state = batch.state
+    if state is None:
+        return False
+    sequential = frozenset(
+        call.asked.tool for call in state.turn if (spec := agent.tool(call.asked.tool)) and spec.sequential
+    )
+    calls = decisions.openable(state.turn, asked, sequential)
+    if not calls:
+        return False
+    payloads = driver.tenure.world.payloads
+    checked = [agent.validate(c.asked.tool, await payloads.read(c.asked.arguments)) for c in calls]
+    gated = [_has_gate(agent, call) and isinstance(valid, Valid) for call, valid in zip(calls, checked, strict=True)]
+    gates: list[GateAsked | None] = [None] * len(calls)
+    if any(gated):
+        # What brought us here becomes durable before the author's code is asked, which may take its time.
+        await driver.commit(batch)
+        questions = (
+            _ask_gate(payloads, agent, state, call, valid) if has_gate and isinstance(valid, Valid) else _no_gate()
+            for call, valid, has_gate in zip(calls, checked, gated, strict=True)
+        )
+        gates = list(await asyncio.gather(*questions))
+    for call, valid, gate in zip(calls, checked, gates, strict=True):
+        await _open(payloads, batch, agent, call, valid, gate)
+    return True
+
+
+def _has_gate(agent: RunningAgent, call: Call) -> bool:
+    spec = agent.tool(call.asked.tool)
+    return spec is not None and spec.has_gate
+
+
+async def _no_gate() -> None:
+    return None
+
+
+async def _ask_gate(
+    payloads: Payloads, agent: RunningAgent, state: State, call: Call, valid: Valid
+) -> GateAsked | None:
+    spec = agent.tool(call.asked.tool)
+    timeout_s = 60.0 if spec is None else spec.timeout_ms / 1000
+    question = await work.invocation(payloads, state, call, 0, 0, timeout_s, valid.arguments)
+    async with asyncio.timeout(timeout_s):
+        return await agent.gate(question)
+
+
+async def _open(
+    payloads: Payloads, batch: Batch, agent: RunningAgent, call: Call, valid: Valid | Invalid, gate: GateAsked | None
+) -> None:
+    state = batch.state
+    if state is None:
+        return
+    if isinstance(valid, Invalid):
+        error = await payloads.seal(valid.error)
+        batch.add(drafts.tool_returned(state, batch.stamp(), call, Source.INVALID, Outcome.RETRIED, error))
+        return
+    arguments = await payloads.seal(valid.arguments)
+    if gate is not None:
+        batch.add(drafts.approval_gate(state, batch.stamp(), call, arguments, gate.message, dict(gate.detail)))
+    else:
+        _request(batch, agent, call, Why.FIRST, arguments)
+
+
+def _request(batch: Batch, agent: RunningAgent, call: Call, why: Why, arguments: Payload | None) -> None:
+    """Request a call; a tool that the running code has lost cannot be executed."""
+    spec = agent.tool(call.asked.tool)
+    if spec is None or arguments is None or batch.state is None:
+        raise ToolGone(f"tool {call.asked.tool!r} is not in agent {agent.name!r} any more")
+    batch.add(request_of(batch, batch.state, call, why, arguments, spec))
+
+
+def request_of(
+    batch: Batch, state: State, call: Call, why: Why, arguments: Payload, spec: ToolSpec
+) -> ToolCallRequested:
+    """The request of a call's next attempt; recovery class and time-out are frozen by the first."""
+    recovery = call.recovery or spec.recovery
+    timeout_ms = call.timeout_ms or spec.timeout_ms
+    return drafts.tool_call(state, batch.stamp(), call, why, arguments, recovery, timeout_ms)
+
+
+class ToolGone(Exception):
+    """The running code has no such tool; the run waits with an error that names it."""

@@ -1,0 +1,109 @@
+"""What a new owner does about requests without an outcome, by the class that each request froze.
+
+An effect of this very process that survived the re-claim is attached to, and its outcome appended. A request of an
+earlier epoch of this process that became no effect was never performed. Of everything else nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runfold.core import drafts
+from runfold.core.events import ModelCallFailed, Recovery, WaitReason, Why
+from runfold.core.policy import MAX_LOST_ATTEMPTS, lost_too_often
+from runfold.core.state import Call, ModelCall, Phase, State
+from runfold.runtime.executor import outcomes
+from runfold.runtime.executor.effects import EffectKey
+from runfold.runtime.executor.openness import is_open
+
+if TYPE_CHECKING:
+    from runfold.runtime.executor.batch import Batch
+    from runfold.runtime.executor.driver import RunDriver
+
+_LOST = f"the process was lost during {MAX_LOST_ATTEMPTS} attempts of step %d; look at why before it is tried again"
+
+
+def attach_survivors(driver: RunDriver) -> None:
+    """Listen to the effects of this process that have outlived an epoch; drop what is not open any more."""
+    effects = driver.tenure.world.effects
+    for key in effects.keys(driver.run_id):
+        if is_open(driver.state, key):
+            effects.attach(key, driver.hear)
+        else:
+            effects.forget(key)
+
+
+def recover(driver: RunDriver, batch: Batch) -> None:
+    """Deal with every dangling request of a run that this code may drive."""
+    state = batch.state
+    if state is None:
+        return
+    if state.model_call is not None and state.model_call.is_open:
+        _recover_model(driver, batch, state, state.model_call)
+    for call in list(state.turn):
+        if call.phase is Phase.REQUESTED and state.operational_wait() is None:
+            _recover_call(driver, batch, state, call)
+
+
+def _recover_model(driver: RunDriver, batch: Batch, state: State, call: ModelCall) -> None:
+    tenure = driver.tenure
+    if tenure.world.effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
+        return
+    if state.cancel_reason is not None:
+        fields = drafts.envelope(state, batch.stamp())
+        error = "the run was cancelled, and the process that had asked is gone"
+        batch.add(ModelCallFailed(**fields, step=call.step, attempt=call.attempt, error=error, retry_at=None))
+    elif call.epoch in tenure.own_epochs:
+        outcomes.request_model_again(driver, batch, state, Why.STALE)
+    elif lost_too_often(call):
+        _stop(batch, state, call.step)
+    else:
+        outcomes.request_model_again(driver, batch, state, Why.TAKEOVER)
+
+
+def _recover_call(driver: RunDriver, batch: Batch, state: State, call: Call) -> None:
+    tenure = driver.tenure
+    key = EffectKey(state.run_id, call.step, call.attempt)
+    if tenure.world.effects.alive(key) or tenure.world.effects.alive(key._replace(lookup=True)):
+        return
+    never_performed = call.epoch in tenure.own_epochs
+    if state.cancel_reason is not None:
+        _recover_cancelled(driver, batch, state, call, never_performed=never_performed)
+    elif never_performed:
+        outcomes.request_again(batch, state, call, Why.STALE)
+    elif call.recovery in (Recovery.RERUN, Recovery.KEYED):
+        if lost_too_often(call):
+            _stop(batch, state, call.step)
+        else:
+            outcomes.request_again(batch, state, call, Why.TAKEOVER)
+    elif call.recovery is Recovery.MANUAL:
+        _doubt_later(driver, call)
+    # LOOKUP: the reconciler asks, and its verdict arrives as an input.
+
+
+def _recover_cancelled(driver: RunDriver, batch: Batch, state: State, call: Call, *, never_performed: bool) -> None:
+    if never_performed:
+        outcomes.fail(batch, state, call, "the run was cancelled before it was performed")
+    elif call.recovery in (Recovery.RERUN, Recovery.KEYED):
+        outcomes.give_up(batch, state, call, "the run was cancelled, and the process that performed it is gone")
+    elif call.recovery is Recovery.MANUAL:
+        _doubt_later(driver, call)
+
+
+def _doubt_later(driver: RunDriver, call: Call) -> None:
+    """A dead writer's MANUAL call: a zombie may still perform it until its time and the grace are over."""
+    tenure, attempt = driver.tenure, call.attempt
+    bound = call.timeout_ms / 1000 + tenure.world.settings.grace_s
+
+    def action(_driver: RunDriver, batch: Batch) -> None:
+        state = batch.state
+        if state is None or state.call_at(call.step) is not call:
+            return
+        if call.phase is Phase.REQUESTED and call.attempt == attempt:
+            batch.add(drafts.doubt(state, batch.stamp(), call, "the process that performed it is gone"))
+
+    driver.after(bound - tenure.since_claim(), action)
+
+
+def _stop(batch: Batch, state: State, step: int) -> None:
+    batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, {"error": _LOST % step, "step": step}))

@@ -1,0 +1,286 @@
+"""What becomes of one input of one run: an event, or a record that says why not.
+
+Exactly one record is left in the log for each input: the first event added here carries its cause, or ``Settle``
+is returned and the caller appends that. What follows from the event is decided like everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runfold.codec.input_types import (
+    ApprovalInput,
+    CancelInput,
+    Input,
+    ResolveInput,
+    ResumeInput,
+    StartInput,
+    UnsupportedInput,
+    VerdictInput,
+)
+from runfold.core import drafts, versions
+from runfold.core.events import (
+    UNKNOWN_VERSION,
+    CancelRequested,
+    Cause,
+    Outcome,
+    RunStarted,
+    Settlement,
+    Source,
+    WaitReason,
+    Why,
+)
+from runfold.core.payload import Inline, inline_json, same
+from runfold.core.policy import MAX_LOST_ATTEMPTS
+from runfold.core.state import Call, Phase, State, Status
+from runfold.runtime.executor import gate
+from runfold.runtime.executor.effects import EffectKey
+
+if TYPE_CHECKING:
+    from runfold.runtime.executor.batch import Batch
+    from runfold.runtime.executor.driver import RunDriver
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """An input on its way to its run; ``cause`` is its place, with its explicit id or its origin."""
+
+    cause: Cause
+    input: Input
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """It causes no event. ``why``: for ``dead``, the reason and what is wrong and how to mend it."""
+
+    outcome: Settlement
+    why: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """It may not be acted on yet: look at it again in so many seconds."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Caused:
+    """Its event is in the batch."""
+
+
+Ruling = Settle | Hold | Caused
+ExistingRunInput = ApprovalInput | CancelInput | ResumeInput | ResolveInput | VerdictInput
+CAUSED = Caused()
+DUPLICATE = Settle(Settlement.DUPLICATE)
+STALE = Settle(Settlement.STALE)
+
+
+def dead(reason: str, detail: str) -> Settle:
+    """Refuse an input."""
+    return Settle(Settlement.DEAD, (reason, detail))
+
+
+async def rule(driver: RunDriver, batch: Batch, arrived: Arrived) -> Ruling:
+    """Judge an input against everything that the log says of its run; nothing of the run is in flight."""
+    state, cause = batch.state, arrived.cause
+    if state is not None and cause.id is not None and cause.id in state.seen_ids:
+        return DUPLICATE
+    match arrived.input:
+        case UnsupportedInput(type=name):
+            return dead("unsupported_type", f"type {name!r} is not served by this version of Runfold")
+        case StartInput() as start:
+            return await _start(driver, batch, state, start, cause)
+        case other if state is None:
+            return dead("unknown_run", f"run {other.run_id!r} does not exist: check run_id, or start it first")
+        case other:
+            return await _rule_existing(driver, batch, state, other, cause)
+
+
+async def _rule_existing(
+    driver: RunDriver, batch: Batch, state: State, given: ExistingRunInput, cause: Cause
+) -> Ruling:
+    match given:
+        case ApprovalInput() as approval:
+            return _approval(batch, state, approval, cause)
+        case CancelInput() as cancel:
+            return _cancel(batch, state, cancel, cause)
+        case ResumeInput() as resume:
+            return _resume(driver, batch, state, resume, cause)
+        case ResolveInput() as resolve:
+            return await _resolve(driver, batch, state, resolve, cause)
+        case VerdictInput() as verdict:
+            return await _verdict(driver, batch, state, verdict, cause)
+
+
+async def _start(driver: RunDriver, batch: Batch, state: State | None, start: StartInput, cause: Cause) -> Ruling:
+    if state is not None:
+        if state.agent == start.agent and same(state.input, Inline(start.input)):
+            return DUPLICATE
+        return dead("run_exists", f"run {start.run_id!r} exists with another agent or input: an id is never used again")
+    payloads = driver.tenure.world.payloads
+    agent = driver.tenure.world.agents.get(start.agent)
+    version, first_message = UNKNOWN_VERSION, None
+    if agent is not None:
+        try:
+            first_message = await payloads.seal(agent.first_message(start.input))
+            version = agent.version
+        except Exception:  # noqa: BLE001 - the author's code: the version gate meets it again and interrupts the run
+            version, first_message = UNKNOWN_VERSION, None
+    stamp = batch.stamp(cause)
+    batch.add(
+        RunStarted(
+            run_id=start.run_id,
+            seq=0,
+            epoch=stamp.epoch,
+            at=stamp.at,
+            cause=cause,
+            agent=start.agent,
+            input=await payloads.seal(start.input),
+            version=version,
+            first_message=first_message,
+        )
+    )
+    driver.admitted = first_message is not None
+    return CAUSED
+
+
+def _approval(batch: Batch, state: State, approval: ApprovalInput, cause: Cause) -> Ruling:
+    wait = state.waits.get(approval.approval_id)
+    if wait is None or wait.reason is not WaitReason.AWAITING_APPROVAL:
+        if state.used_approvals.get(approval.approval_id) == (approval.decision, approval.approved_by):
+            return DUPLICATE
+        return dead(
+            "not_open", f"approval {approval.approval_id!r} is not open (used, or never issued): see `runfold waits`"
+        )
+    if approval.arguments_digest not in (None, wait.arguments_digest):
+        return dead("digest_mismatch", f"approval {approval.approval_id!r} is for arguments {wait.arguments_digest}")
+    batch.add(
+        drafts.resumed(
+            state,
+            batch.stamp(cause),
+            wait,
+            by=approval.approved_by,
+            decision=approval.decision,
+            comment=approval.comment,
+        )
+    )
+    return CAUSED
+
+
+def _cancel(batch: Batch, state: State, cancel: CancelInput, cause: Cause) -> Ruling:
+    if state.ended is Status.CANCELLED or (state.ended is None and state.cancel_reason is not None):
+        return DUPLICATE
+    if state.ended is not None:
+        return dead("run_ended", f"run {state.run_id!r} has {state.ended} already")
+    fields = drafts.envelope(state, batch.stamp(cause))
+    batch.add(CancelRequested(**fields, reason=cancel.reason, requested_by=cancel.requested_by))
+    return CAUSED
+
+
+def _resume(driver: RunDriver, batch: Batch, state: State, resume: ResumeInput, cause: Cause) -> Ruling:
+    wait = state.operational_wait()
+    if wait is None:
+        return dead("not_open", f"run {state.run_id!r} is not held by an error, a version or an unknown agent")
+    agent = driver.agent
+    if wait.reason is WaitReason.UNKNOWN_AGENT and agent is None:
+        return dead("unknown_agent", f"this executor does not know agent {state.agent!r}: deploy one that does")
+    if wait.reason is WaitReason.VERSION_MISMATCH and agent is not None:
+        decided = gate.verdict(agent, state, accept=resume.accept_version)
+        if isinstance(decided, versions.Refused):
+            parts = ", ".join(decided.parts)
+            return dead("version_mismatch", f"still another version ({parts}): deploy the right one, or accept_version")
+    driver.admitted = False
+    by, accept = resume.requested_by, resume.accept_version
+    batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=by, accept_version=accept))
+    driver.look_again()
+    return CAUSED
+
+
+# --- what became of a call --------------------------------------------------------------------------------------
+
+
+async def _resolve(driver: RunDriver, batch: Batch, state: State, resolve: ResolveInput, cause: Cause) -> Ruling:
+    call = state.call_at(resolve.step)
+    if call is None or call.phase is not Phase.IN_DOUBT:
+        return dead(
+            "not_open", f"step {resolve.step} of run {state.run_id!r} is not indeterminate: see `runfold waits`"
+        )
+    if resolve.outcome == "absent":
+        return _resolve_absent(driver, batch, state, call, resolve, cause)
+    payloads = driver.tenure.world.payloads
+    if resolve.outcome == "result":
+        outcome, result = Outcome.SUCCESS, await payloads.seal(resolve.result or b"null")
+    else:
+        outcome, result = Outcome.FAILED, inline_json(resolve.error)
+    batch.add(
+        drafts.tool_returned(
+            state, batch.stamp(cause), call, Source.OPERATOR, outcome, result, resolved_by=resolve.resolved_by
+        )
+    )
+    return CAUSED
+
+
+def _resolve_absent(
+    driver: RunDriver, batch: Batch, state: State, call: Call, resolve: ResolveInput, cause: Cause
+) -> Ruling:
+    """Believe it only when no earlier owner can perform the request any more."""
+    tenure = driver.tenure
+    left = call.timeout_ms / 1000 + tenure.world.settings.grace_s - tenure.since_claim()
+    if call.epoch != tenure.epoch and left > 0:
+        return Hold(left)
+    wait = state.waits[state.key(call.step)]
+    batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=resolve.resolved_by, decision="absent"))
+    return CAUSED
+
+
+async def _verdict(driver: RunDriver, batch: Batch, state: State, verdict: VerdictInput, cause: Cause) -> Ruling:
+    """A verdict names its attempt; one that is late changes nothing."""
+    call = state.call_at(verdict.step)
+    if call is None or call.attempt != verdict.attempt or call.phase not in (Phase.REQUESTED, Phase.IN_DOUBT):
+        return STALE
+    if verdict.outcome == "found":
+        await _found(driver, batch, state, call, verdict, cause)
+        return CAUSED
+    alive = driver.tenure.world.effects.alive(EffectKey(state.run_id, call.step, call.attempt))
+    if alive or call.phase is Phase.IN_DOUBT:
+        return STALE
+    if verdict.outcome == "indeterminate":
+        batch.add(drafts.doubt(state, batch.stamp(cause), call, verdict.error or "nobody knows"))
+        return CAUSED
+    return _absent(driver, batch, state, call, cause)
+
+
+async def _found(
+    driver: RunDriver, batch: Batch, state: State, call: Call, verdict: VerdictInput, cause: Cause
+) -> None:
+    payloads = driver.tenure.world.payloads
+    batch.add(
+        drafts.tool_returned(
+            state,
+            batch.stamp(cause),
+            call,
+            Source.RECONCILED,
+            verdict.result_outcome,
+            await payloads.seal(verdict.result or b"null"),
+            for_model=None if verdict.for_model is None else await payloads.seal(verdict.for_model),
+            patch=None if verdict.patch is None else await payloads.seal(verdict.patch),
+        )
+    )
+
+
+def _absent(driver: RunDriver, batch: Batch, state: State, call: Call, cause: Cause) -> Ruling:
+    """It never happened: execute it now, unless this code may not drive the run, or it was lost too often."""
+    stamp = batch.stamp(cause)
+    if state.cancel_reason is not None:
+        text = inline_json("the run was cancelled; a lookup says that the call did not happen")
+        batch.add(drafts.tool_returned(state, stamp, call, Source.RECONCILED, Outcome.FAILED, text))
+    elif not driver.admitted or state.operational_wait() is not None or call.arguments is None or call.recovery is None:
+        return STALE
+    elif call.absents + 1 >= MAX_LOST_ATTEMPTS:
+        detail = {"error": f"step {call.step} was lost {MAX_LOST_ATTEMPTS} times before it happened", "step": call.step}
+        batch.add(drafts.interruption(state, stamp, WaitReason.ERROR, detail))
+    else:
+        batch.add(drafts.tool_call(state, stamp, call, Why.ABSENT, call.arguments, call.recovery, call.timeout_ms))
+    return CAUSED

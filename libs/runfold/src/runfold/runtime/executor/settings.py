@@ -1,0 +1,34 @@
+"""What an executor is told at its start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from runfold.core.policy import GRACE_S, MODEL_TIMEOUT_S
+from runfold.ports.topics import Topics
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSettings:
+    """Names and numbers; times in seconds.
+
+    Attributes:
+        owner: Who claims, for people: host name and pid.
+        partitions: Of every topic.
+        freshness_s: An acknowledgement older than this, counted from the produce, proves nothing: half a session.
+        drain_s: How long a hand-over waits for what runs.
+        evict_every_s: How often runs at rest are taken out of memory.
+        max_stale: How often a request is appended again for want of a fresh acknowledgement.
+    """
+
+    owner: str
+    partitions: int
+    topics: Topics = field(default_factory=Topics)
+    freshness_s: float = 5.0
+    drain_s: float = 20.0
+    grace_s: float = GRACE_S
+    model_timeout_s: float = MODEL_TIMEOUT_S
+    inline_limit: int = 65_536
+    max_record: int = 990_000
+    evict_every_s: float = 1.0
+    max_stale: int = 5

@@ -1,0 +1,148 @@
+"""One process's ownership of one partition in one epoch, and everything that lives only as long as that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runfold.codec import log as log_codec
+from runfold.core.drafts import Stamp
+from runfold.core.events import Cause, InputSettled, Settlement
+from runfold.core.fence import Fence
+from runfold.core.positions import Positions
+from runfold.ports.agents import Agents
+from runfold.ports.clock import Chance, Clock
+from runfold.ports.inputs import Inputs
+from runfold.ports.log import Log
+from runfold.ports.publisher import Publisher
+from runfold.ports.store import Snapshots, StoredRun
+from runfold.runtime.executor.effects import Effects
+from runfold.runtime.executor.loader import RunLoader
+from runfold.runtime.executor.metrics import ExecutorMetrics
+from runfold.runtime.executor.settings import ExecutorSettings
+from runfold.runtime.executor.writer import EpochOver, EpochWriter
+from runfold.runtime.payloads import Payloads
+from runfold.runtime.restore import Loaded, Replay
+
+if TYPE_CHECKING:
+    from runfold.runtime.executor.driver import RunDriver
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all tenures of a process share: the ports, and what was built on them once."""
+
+    log: Log
+    inputs: Inputs
+    publisher: Publisher
+    store: Snapshots
+    agents: Agents
+    payloads: Payloads
+    loader: RunLoader
+    effects: Effects
+    clock: Clock
+    chance: Chance
+    settings: ExecutorSettings
+    metrics: ExecutorMetrics
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One partition in one epoch.
+
+    Attributes:
+        claimed_at: When the claim was acknowledged, in seconds of ``Clock.elapsed``.
+        own_epochs: Epochs that this process has claimed here: a request of one of them that is no known effect was
+            never performed.
+        positions: Inputs settled by acknowledged records.
+        draining: Start nothing new; outcomes are still appended.
+        drivers: The runs in memory, by id.
+    """
+
+    world: World
+    partition: int
+    writer: EpochWriter
+    claimed_at: float
+    own_epochs: frozenset[int]
+    positions: Positions
+    group: asyncio.TaskGroup
+    make_driver: Callable[[Tenure, str, Loaded | None], RunDriver]
+    draining: bool = False
+    drivers: dict[str, RunDriver] = field(default_factory=dict)
+    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """Offset of the claim."""
+        return self.writer.epoch
+
+    def stamp(self, cause: Cause | None = None) -> Stamp:
+        """The facts of this moment."""
+        return Stamp(self.epoch, self.world.clock.now_ms(), cause)
+
+    def since_claim(self) -> float:
+        """Seconds since the claim was acknowledged."""
+        return self.world.clock.elapsed() - self.claimed_at
+
+    def settled(
+        self, cause: Cause, outcome: Settlement, run_id: str | None, why: tuple[str, str] | None
+    ) -> InputSettled:
+        """The record of an input that causes no event; ``why``: the reason and what to tell a person."""
+        reason, detail = why or (None, None)
+        return InputSettled(
+            epoch=self.epoch,
+            at=self.world.clock.now_ms(),
+            cause=cause,
+            outcome=outcome,
+            run_id=run_id,
+            reason=reason,
+            detail=detail,
+        )
+
+    async def settle(self, record: InputSettled) -> None:
+        """Append it, and take note once it is durable.
+
+        Raises:
+            EpochOver: See there.
+        """
+        head, value = log_codec.encode(record)
+        await self.writer.append([(None, head, value)])
+        self.positions.settle(record.cause.topic, record.cause.offset)
+        self.world.metrics.input_settled(record.outcome)
+
+    def driver(self, run_id: str, loaded: Loaded | None = None) -> RunDriver:
+        """The run's driver; made, with its task, if the run is not in memory."""
+        driver = self.drivers.get(run_id)
+        if driver is None:
+            driver = self.make_driver(self, run_id, loaded)
+            self.drivers[run_id] = driver
+            self.tasks[run_id] = self.group.create_task(driver.run(), name=f"run {run_id}")
+        return driver
+
+    async def load(self, stored: StoredRun) -> Loaded:
+        """Decode a run that is not in memory.
+
+        Raises:
+            EpochOver: It was written to in a later epoch: somebody else owns the partition.
+        """
+        end = (await self.world.log.bounds(self.partition)).end
+        replay = Replay(self.partition, self.world.log, self.world.store, Fence(self.epoch))
+        await replay.adopt([stored], end)
+        loaded = replay.runs[stored.run_id]
+        if loaded.state is not None and loaded.state.epoch > self.epoch:
+            reason = f"run {stored.run_id} was written to in epoch {loaded.state.epoch}, after ours ({self.epoch})"
+            self.writer.end(reason)
+            raise EpochOver(reason)
+        return loaded
+
+    def evict(self, run_id: str) -> None:
+        """Take a run at rest out of memory."""
+        self.drivers.pop(run_id)
+        self.tasks.pop(run_id).cancel()
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing of this partition runs any more and every known outcome is appended."""
+        return self.world.effects.running(self.partition) == 0 and all(d.quiet for d in self.drivers.values())

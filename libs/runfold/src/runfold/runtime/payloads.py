@@ -1,0 +1,70 @@
+"""Payloads above the inline limit go to the object store, before the event that refers to them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import structlog
+
+from runfold.core.payload import BlobRef, Inline, Payload
+from runfold.core.policy import backoff
+from runfold.ports.blobs import Blobs, BlobsUnavailable
+from runfold.ports.clock import Chance
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+# Of several payloads in one record, so that the record stays far below the broker's limit.
+_RECORD_BUDGET = 262_144
+_SMALL = 1024
+
+
+class Payloads:
+    """Seals bytes into payloads and reads them back; waits and tries again while the object store is away.
+
+    Args:
+        inline_limit: Bytes above which a payload goes to the object store.
+    """
+
+    def __init__(self, blobs: Blobs, chance: Chance, inline_limit: int) -> None:
+        self._blobs = blobs
+        self._chance = chance
+        self._inline_limit = inline_limit
+
+    async def seal(self, data: bytes) -> Payload:
+        """Make a payload of bytes; when it is returned, the bytes are durable or inline."""
+        return await self._seal(data, self._inline_limit)
+
+    async def seal_all(self, items: Sequence[bytes]) -> list[Payload]:
+        """Make the payloads of one record: many middling ones together must not make it too large."""
+        crowded = sum(len(data) for data in items if len(data) <= self._inline_limit) > _RECORD_BUDGET
+        limit = min(_SMALL, self._inline_limit) if crowded else self._inline_limit
+        return [await self._seal(data, limit) for data in items]
+
+    async def read(self, payload: Payload) -> bytes:
+        """Give a payload's bytes.
+
+        Raises:
+            BlobMissing: See ports.blobs.
+        """
+        if isinstance(payload, Inline):
+            return payload.data
+        return await self._persist(lambda: self._blobs.get(payload), "read", payload.sha256)
+
+    async def _seal(self, data: bytes, limit: int) -> Payload:
+        if len(data) <= limit:
+            return Inline(data)
+        ref: BlobRef = await self._persist(lambda: self._blobs.put(data), "write", f"{len(data)} bytes")
+        return ref
+
+    async def _persist(self, operation: Callable[[], Awaitable[_T]], what: str, subject: str) -> _T:
+        failures = 0
+        while True:
+            try:
+                return await operation()
+            except BlobsUnavailable as error:
+                _log.warning("object_store_away", operation=what, subject=subject, error=str(error), failures=failures)
+                await asyncio.sleep(0.1 + backoff(0.2, failures, 10.0, self._chance.jitter()))
+                failures += 1

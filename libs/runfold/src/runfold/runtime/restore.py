@@ -1,0 +1,266 @@
+"""From snapshots and the log's tail to the runs of a partition: used at every take-over, by executor and compactor.
+
+A snapshot says which events it covers by *offset*: skipping by ``seq`` would revive a void record that was
+pipelined behind a lost one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from runfold.codec import log as log_codec
+from runfold.codec import snapshots as snapshot_codec
+from runfold.codec.snapshots import CorruptSnapshot
+from runfold.core.errors import IllegalTransition, UnknownRecord
+from runfold.core.events import InputSettled, PartitionClaimed, RunEvent
+from runfold.core.fence import Fence, Head, Judgement, Kind
+from runfold.core.positions import Positions
+from runfold.core.state import State
+from runfold.core.transitions import fold
+from runfold.ports.log import Log, LogBounds, LogIdentity, LogRecord, LogUnrecoverable
+from runfold.ports.store import PartitionRow, Snapshots, StoredRun
+
+_log = structlog.get_logger(__name__)
+READ_BATCH = 2000
+
+
+@dataclass(slots=True)
+class Loaded:
+    """One run in memory.
+
+    Attributes:
+        state: None until its ``run_started`` is applied.
+        covered: Offset of the last event that its newest good snapshot covers; -1: none.
+        snapshot_seq: ``seq`` of that event; ``message_count``: transcript entries that stand in chunks.
+        uncovered: (offset, epoch) of the first event after it; None while there is none.
+        last_offset: Of the last event applied; ``first``: (offset, epoch) of its ``run_started``.
+        parked: Why this code cannot fold it on, or None.
+    """
+
+    run_id: str
+    state: State | None = None
+    covered: int = -1
+    snapshot_seq: int = -1
+    message_count: int = 0
+    uncovered: tuple[int, int] | None = None
+    last_offset: int = -1
+    first: tuple[int, int] | None = None
+    parked: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A valid record that was applied: an event with its run, or a settled input (``loaded`` None).
+
+    ``record`` is None for a valid event that this code cannot decode: its run is parked.
+    """
+
+    offset: int
+    epoch: int
+    record: RunEvent | InputSettled | None
+    loaded: Loaded | None
+
+
+def check_log(row: PartitionRow, identity: LogIdentity, bounds: LogBounds) -> None:
+    """Compare the log with what was recorded of it.
+
+    Raises:
+        LogUnrecoverable: With what was lost and how to repair it.
+    """
+    where = f"log partition {row.partition}"
+    if (row.cluster_id, row.topic_id) != (identity.cluster_id, identity.topic_id):
+        raise LogUnrecoverable(
+            f"{where} is another log: Postgres knows cluster {row.cluster_id}, topic {row.topic_id}; this is cluster "
+            f"{identity.cluster_id}, topic {identity.topic_id}. Point RUNFOLD_KAFKA_BOOTSTRAP and RUNFOLD_TOPIC_PREFIX "
+            f"at the right log, or RUNFOLD_POSTGRES_SCHEMA at the schema that belongs to this one."
+        )
+    if bounds.begin > row.replay_from:
+        raise LogUnrecoverable(
+            f"{where} begins at {bounds.begin}, but records from {row.replay_from} on are needed: "
+            f"{bounds.begin - row.replay_from} of them were deleted. Restore the topic from a backup."
+        )
+    if bounds.end < row.applied:
+        raise LogUnrecoverable(
+            f"{where} ends at {bounds.end}, but {row.applied} records were applied: the log was truncated by "
+            f"{row.applied - bounds.end}. Restore the topic, or restore Postgres to a time before the loss."
+        )
+
+
+class Replay:
+    """Judges and folds the records of one partition onto its runs, in order.
+
+    Args:
+        runs: By id; shared with the caller, who may remove runs that left memory (and then tells the fence).
+    """
+
+    def __init__(self, partition: int, log: Log, store: Snapshots, fence: Fence) -> None:
+        self.partition = partition
+        self.fence = fence
+        self.runs: dict[str, Loaded] = {}
+        self._log = log
+        self._store = store
+
+    async def adopt(self, stored: Iterable[StoredRun], upto: int) -> None:
+        """Take runs into memory from their snapshots; events that these do not cover are applied later.
+
+        Args:
+            upto: Offset of the next record that will be applied: a run whose newest snapshot is set aside is
+                folded again from the log up to there.
+        """
+        for run in stored:
+            loaded = await self._load(run, upto)
+            self.runs[run.run_id] = loaded
+            self.fence.know(run.run_id, 0 if loaded.state is None else loaded.state.seq + 1)
+
+    async def apply(self, records: Sequence[LogRecord]) -> list[Applied]:
+        """Judge and fold; gives the valid ones, claims left out.
+
+        Raises:
+            LogUnrecoverable: A record that nobody may judge (no header): another program wrote into the log.
+        """
+        heads = [self._head(record) for record in records]
+        unknown = {
+            record.key
+            for record, head in zip(records, heads, strict=True)
+            if head.kind is Kind.EVENT and record.key is not None and record.key not in self.runs
+        }
+        if unknown:
+            stored = await self._store.load_runs(sorted(unknown))
+            await self.adopt(stored.values(), records[0].offset)
+        applied = (self._apply(record, head) for record, head in zip(records, heads, strict=True))
+        return [item for item in applied if item is not None]
+
+    async def read(self, start: int, end: int) -> None:
+        """Apply [start, end) of the log."""
+        while start < end:
+            records = await self._log.read(self.partition, start, end, READ_BATCH)
+            await self.apply(records)
+            start = records[-1].offset + 1
+
+    def _head(self, record: LogRecord) -> Head:
+        try:
+            return Head.decode(record.head)
+        except UnknownRecord as error:
+            raise LogUnrecoverable(
+                f"log partition {self.partition}, offset {record.offset}: {error}. Only Runfold's executors may write "
+                "the log: find and stop the other writer, and upgrade this service if a newer release wrote it."
+            ) from error
+
+    def _apply(self, record: LogRecord, head: Head) -> Applied | None:
+        loaded = None
+        if head.kind is Kind.EVENT:
+            if record.key is None:
+                self.fence.void += 1
+                return None
+            loaded = self.runs.get(record.key)
+            if loaded is not None and record.offset <= loaded.covered:
+                return None
+        body, problem = _decode(record, head)
+        cause = body.cause if isinstance(body, RunEvent | InputSettled) else None
+        if self.fence.admit(head, record.offset, record.key, cause) is not Judgement.VALID:
+            return None
+        if isinstance(body, InputSettled) or record.key is None:
+            return Applied(record.offset, head.epoch, body if isinstance(body, InputSettled) else None, None)
+        loaded = self.runs.setdefault(record.key, Loaded(record.key)) if loaded is None else loaded
+        self._fold(loaded, record.offset, head, body if isinstance(body, RunEvent) else None, problem)
+        return Applied(record.offset, head.epoch, body if isinstance(body, RunEvent) else None, loaded)
+
+    def _fold(self, loaded: Loaded, offset: int, head: Head, event: RunEvent | None, problem: str | None) -> None:
+        loaded.last_offset = offset
+        if loaded.first is None:
+            loaded.first = (offset, head.epoch)
+        if loaded.uncovered is None:
+            loaded.uncovered = (offset, head.epoch)
+        if loaded.parked is not None:
+            return
+        try:
+            if event is None:
+                raise UnknownRecord(problem or "not an event of a run")
+            loaded.state = fold(loaded.state, event)  # type: ignore[arg-type]  # Event is the union of RunEvent's classes
+        except (IllegalTransition, UnknownRecord) as error:
+            loaded.parked = str(error)
+            _log.error("run_parked", run_id=loaded.run_id, partition=self.partition, offset=offset, error=str(error))
+
+    async def _load(self, run: StoredRun, upto: int) -> Loaded:
+        for index, snapshot in enumerate(run.snapshots):
+            try:
+                state = snapshot_codec.decode_snapshot(snapshot, run.chunks)
+            except (CorruptSnapshot, UnknownRecord) as error:
+                _log.error("snapshot_set_aside", run_id=run.run_id, seq=snapshot.seq, error=str(error))
+                continue
+            loaded = Loaded(
+                run.run_id,
+                state,
+                covered=snapshot.offset,
+                snapshot_seq=snapshot.seq,
+                message_count=snapshot.message_count,
+                last_offset=snapshot.offset,
+                first=(run.first_offset, run.first_epoch),
+            )
+            if index == 0:
+                return loaded
+            if snapshot.next_offset is None or snapshot.next_epoch is None:
+                loaded.parked = "its newest snapshot is unreadable, and the one before does not say where to go on"
+                return loaded
+            return await self._refold(loaded, snapshot.next_offset, snapshot.next_epoch, upto)
+        loaded = Loaded(run.run_id, first=(run.first_offset, run.first_epoch))
+        return await self._refold(loaded, run.first_offset, run.first_epoch, upto)
+
+    async def _refold(self, loaded: Loaded, start: int, epoch: int, end: int) -> Loaded:
+        """Fold one run on from the log, for want of a good snapshot."""
+        alone = Replay(self.partition, self._log, self._store, Fence(epoch))
+        alone.runs[loaded.run_id] = loaded
+        alone.fence.know(loaded.run_id, 0 if loaded.state is None else loaded.state.seq + 1)
+        while start < end:
+            records = await self._log.read(self.partition, start, end, READ_BATCH)
+            start = records[-1].offset + 1
+            mine = [
+                record for record in records if record.key == loaded.run_id or self._head(record).kind is Kind.CLAIM
+            ]
+            for record in mine:
+                alone._apply(record, self._head(record))
+        # What was folded here must not be folded again when the caller's records come to it.
+        loaded.covered = max(loaded.covered, loaded.last_offset)
+        return loaded
+
+
+def _decode(record: LogRecord, head: Head) -> tuple[RunEvent | InputSettled | PartitionClaimed | None, str | None]:
+    try:
+        body = log_codec.decode(record.value)
+        log_codec.check_head(head, body)
+    except UnknownRecord as error:
+        return None, str(error)
+    return body, None
+
+
+async def restore(
+    partition: int, log: Log, store: Snapshots, row: PartitionRow | None, stored: list[StoredRun], until: int | None
+) -> Replay:
+    """Bring the runs of a partition into memory.
+
+    Args:
+        row, stored: Of ``load_partition``, one transaction; row None: nothing was ever compacted.
+        until: Offset of the first record that is not replayed; None: ``applied`` (for the compactor).
+
+    Returns:
+        The replay: its runs, and its fence with the epoch and the input positions in force.
+
+    Raises:
+        LogUnrecoverable: The log is not what was recorded of it.
+    """
+    bounds, identity = await log.bounds(partition), await log.identity()
+    if row is None:
+        row = PartitionRow(partition, 0, identity.cluster_id, identity.topic_id, 0, -1, 0, -1, Positions())
+    check_log(row, identity, bounds)
+    # Below ``applied`` the inputs of the row are settled already: a record there is judged by epoch and seq, and
+    # against its neighbours.
+    replay = Replay(partition, log, store, Fence(row.replay_epoch))
+    await replay.adopt(stored, row.replay_from)
+    await replay.read(row.replay_from, row.applied)
+    replay.fence.positions = row.positions
+    if until is not None:
+        await replay.read(row.applied, until)
+    return replay
