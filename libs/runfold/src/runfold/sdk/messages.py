@@ -110,7 +110,7 @@ def _request(parts: Sequence[ModelRequestPart], instructions: str) -> ModelReque
 def _parse(entry: Message) -> ModelResponse | ModelRequestPart:
     match entry.kind:
         case EntryKind.RESPONSE:
-            return decode_response(entry.data)
+            return decode_response(entry.data, entry.message_format)
         case EntryKind.USER:
             return UserPromptPart(content=_text(entry.data), timestamp=_THEN)
         case EntryKind.TOOL:
