@@ -12,6 +12,7 @@ from runfold.service.settings import (
     ClientSettings,
     CompactorSettings,
     SettingsError,
+    StepExecutorSettings,
     load,
 )
 from runfold.service.variables import BY_FIELD, VARIABLES
@@ -36,7 +37,7 @@ def refused(kind: type[subject.Installation] = ClientSettings) -> str:
 
 
 def test_the_table_and_the_types_name_the_same_variables() -> None:
-    kinds = (ClientSettings, CompactorSettings, AppSettings)
+    kinds = (ClientSettings, CompactorSettings, StepExecutorSettings)
     fields = {name: field for kind in kinds for name, field in kind.model_fields.items()}
     assert set(fields) == set(BY_FIELD)
     for variable in VARIABLES:

@@ -24,7 +24,9 @@ def without_payloads(_: object, __: str, event: MutableMapping[str, Any]) -> Mut
         if isinstance(value, bytes | bytearray | memoryview):
             event[key] = f"<{len(value)} bytes>"
         elif isinstance(value, str) and len(value) > MAX_TEXT:
-            event[key] = f"{value[:MAX_TEXT]}… (cut, {len(value)} characters)"
+            # The end of a traceback says what happened; of any other text, the beginning does.
+            kept = f"…{value[-MAX_TEXT:]}" if key == "exception" else f"{value[:MAX_TEXT]}…"
+            event[key] = f"{kept} (cut, {len(value)} characters)"
     return event
 
 

@@ -114,14 +114,18 @@ class CompactorSettings(ServiceSettings):
     """What the snapshot compactor needs."""
 
     snapshot_every: int = Field(default=50, ge=1, le=100_000)
-    inline_limit: int = Field(default=65_536, ge=0, le=MAX_INLINE)
 
 
 class AppSettings(ServiceSettings):
-    """What a service needs that runs an author's code: the step executor and the reconciler."""
+    """What a service needs that runs an author's code: the reconciler, and the step executor."""
 
     app: AppName
     revision: str | None = None
+
+
+class StepExecutorSettings(AppSettings):
+    """What the step executor needs."""
+
     inline_limit: int = Field(default=65_536, ge=0, le=MAX_INLINE)
 
 

@@ -1,0 +1,41 @@
+"""Arguments and options that several commands share, and reading the JSON that a person typed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from runfold.cli.running import USAGE, CommandError
+
+RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
+ApprovalId = Annotated[
+    str, typer.Argument(metavar="APPROVAL_ID", help="The open gate, as `runfold waits` shows it.", show_default=False)
+]
+By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides, for the record.", show_default=False)]
+Comment = Annotated[
+    str | None, typer.Option("--comment", metavar="TEXT", help="Why, for the record.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead of text for people.")]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout", min=0.0, metavar="SECONDS", help="How long to wait for what becomes of it; it is durable anyway."
+    ),
+]
+PATIENCE_S = 5.0
+
+
+def typed_json(option: str, text: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Read JSON from the command line.
+
+    Raises:
+        CommandError: It is none; the message says where, and how to quote it.
+    """
+    from runfold.codec.strict_json import BadJson, loads  # noqa: PLC0415 - only when there is something to read
+
+    try:
+        return loads(text.encode(errors="surrogateescape"))
+    except BadJson as error:
+        message = f"{option} is not JSON: {error} (a text needs quotes of its own: {option} '\"text\"')"
+        raise CommandError(message, USAGE) from None

@@ -1,0 +1,214 @@
+"""Commands that send an input: start, approve, reject, cancel, resume, resolve."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from runfold.cli.arguments import PATIENCE_S, ApprovalId, By, Comment, RunId, Timeout, typed_json
+from runfold.cli.running import FAILED, USAGE, CommandError, say, with_client
+
+if TYPE_CHECKING:
+    from runfold.client import Client, Settled, Submitted
+
+_MENDS = {
+    "unknown_run": "`runfold list` shows the runs that exist",
+    "not_open": "`runfold waits` shows what is open",
+    "run_exists": "an id is never used again: choose another --run-id",
+    "unsupported_type": "this release does not serve it",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("start")(start)
+    app.command("approve")(approve)
+    app.command("reject")(reject)
+    app.command("resume")(resume)
+    app.command("resolve")(resolve)
+    app.command("cancel")(cancel)
+
+
+def start(
+    ctx: typer.Context,
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Name of an agent of the app.", show_default=False)],
+    *,
+    input_: Annotated[
+        str, typer.Option("--input", metavar="JSON", help="What the run is about: any JSON.", show_default=False)
+    ],
+    run_id: Annotated[
+        str | None,
+        typer.Option("--run-id", metavar="ID", help="Its id, never used before; else one is made.", show_default=False),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the output goes to stdout.")] = False,
+    timeout: Timeout = PATIENCE_S,
+) -> None:
+    """Start a run. Prints its id, or with --wait its output."""
+    value = _checked(lambda: typed_json("--input", input_))
+    chosen = run_id or f"run-{secrets.token_hex(6)}"
+
+    async def body(client: Client) -> None:
+        submitted = await client.start(agent, value, run_id=chosen)
+        if not wait:
+            sys.stdout.write(chosen + "\n")
+            sys.stdout.flush()
+        await _report(client, submitted, timeout)
+        if wait:
+            await _wait(client, chosen)
+
+    with_client(ctx, body)
+
+
+def approve(
+    ctx: typer.Context,
+    run: RunId,
+    approval_id: ApprovalId,
+    *,
+    by: By,
+    comment: Comment = None,
+    timeout: Timeout = PATIENCE_S,
+) -> None:
+    """Let a call happen that waits for an approval."""
+    _send(ctx, timeout, lambda client: client.approve(run, approval_id, by=by, comment=comment))
+
+
+def reject(
+    ctx: typer.Context,
+    run: RunId,
+    approval_id: ApprovalId,
+    *,
+    by: By,
+    comment: Comment = None,
+    timeout: Timeout = PATIENCE_S,
+) -> None:
+    """Refuse a call that waits for an approval; the model is told."""
+    _send(ctx, timeout, lambda client: client.reject(run, approval_id, by=by, comment=comment))
+
+
+def resume(
+    ctx: typer.Context,
+    run: RunId,
+    *,
+    by: By,
+    accept_version: Annotated[
+        bool, typer.Option("--accept-version", help="Let the running code go on with a run of another version.")
+    ] = False,
+    timeout: Timeout = PATIENCE_S,
+) -> None:
+    """Let a run go on that an error or another version stopped."""
+    _send(ctx, timeout, lambda client: client.resume(run, by=by, accept_version=accept_version))
+
+
+def resolve(  # noqa: PLR0913 - one per option of the contract
+    ctx: typer.Context,
+    run: RunId,
+    step: Annotated[int, typer.Argument(metavar="STEP", min=1, help="The call in doubt.", show_default=False)],
+    *,
+    by: By,
+    result: Annotated[
+        str | None,
+        typer.Option("--result", metavar="JSON", help="It happened, and this is its result.", show_default=False),
+    ] = None,
+    absent: Annotated[bool, typer.Option("--absent", help="It never happened: run it again.")] = False,
+    error: Annotated[
+        str | None,
+        typer.Option(
+            "--error", metavar="TEXT", help="It failed without an effect: tell the model.", show_default=False
+        ),
+    ] = None,
+    timeout: Timeout = PATIENCE_S,
+) -> None:
+    """Say what became of a call whose outcome nobody knows."""
+    given = [
+        name for name, value in (("result", result), ("absent", absent or None), ("error", error)) if value is not None
+    ]
+    if len(given) != 1:
+        _refuse("say exactly one of --result, --absent and --error")
+    value = None if result is None else _checked(lambda: typed_json("--result", result))
+    _send(ctx, timeout, lambda client: client.resolve(run, step, given[0], by=by, result=value, error=error))
+
+
+def cancel(
+    ctx: typer.Context,
+    run: RunId,
+    *,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)],
+    by: By,
+    timeout: Timeout = PATIENCE_S,
+) -> None:
+    """End a run: nothing new is started, open calls are waited for."""
+    _send(ctx, timeout, lambda client: client.cancel(run, reason=reason, by=by))
+
+
+def _send(ctx: typer.Context, timeout: float, submit: Callable[[Client], Awaitable[Submitted]]) -> None:
+    async def body(client: Client) -> None:
+        await _report(client, await submit(client), timeout)
+
+    with_client(ctx, body)
+
+
+async def _report(client: Client, submitted: Submitted, timeout_s: float) -> None:
+    """Say what became of an input; a refused one ends the command."""
+    settled = await client.settled(submitted, timeout_s=timeout_s)
+    if settled is not None and settled.is_dead:
+        raise CommandError(refusal(settled), FAILED)
+    say(outcome(submitted, settled, timeout_s))
+
+
+def refusal(settled: Settled) -> str:
+    """Say why an input was refused, and the mend."""
+    mend = _MENDS.get(settled.reason or "")
+    detail = f": {settled.detail}" if settled.detail else ""
+    return f"refused ({settled.reason}){detail}" + (f"; {mend}" if mend else "")
+
+
+def outcome(submitted: Submitted, settled: Settled | None, timeout_s: float) -> str:
+    """Say what became of an input that was not refused."""
+    if settled is None:
+        where = submitted.published
+        if submitted.place is None:
+            why = "Postgres could not be reached, so what became of it cannot be told yet"
+        else:
+            why = f"no executor has handled it within {timeout_s:g} s; it has its effect as soon as one runs"
+        return f"durably queued at {where.topic}[{where.partition}]@{where.offset}; {why}"
+    if settled.outcome == "accepted":
+        return f"accepted: {settled.event} (seq {settled.seq})"
+    if settled.outcome == "duplicate":
+        return "no effect: it had been handled before"
+    return settled.outcome
+
+
+async def _wait(client: Client, run_id: str) -> None:
+    """Show progress on stderr until the run has ended; its output on stdout."""
+    from runfold.cli import render  # noqa: PLC0415 - rich is only needed here
+
+    last: dict[str, Any] = {}
+    say(render.event_header())
+    async with aclosing(client.events(run_id, follow=True, may_start=True)) as events:
+        async for event in events:
+            say(render.event_line(event))
+            last = event
+    if last["type"] == "run_completed":
+        sys.stdout.write(json.dumps(last["output"], ensure_ascii=False) + "\n")
+        return
+    why = last.get("error") or last.get("reason") or last["type"]
+    message = f"run {run_id} ended as {str(last['type']).removeprefix('run_')}: {why}"
+    raise CommandError(message, FAILED)
+
+
+def _checked(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return read()
+    except CommandError as error:
+        _refuse(str(error))
+
+
+def _refuse(message: str) -> None:
+    say(f"runfold: {message}")
+    raise typer.Exit(USAGE)
