@@ -28,7 +28,7 @@ class PartitionCompactor:
         status: How it fares.
     """
 
-    def __init__(  # noqa: PLR0913 - one per port
+    def __init__(
         self,
         partition: int,
         *,
@@ -68,7 +68,7 @@ class PartitionCompactor:
             except (StaleCompactor, StoreUnavailable, PublishFailed, BlobsUnavailable) as error:
                 _log.warning("compactor_restarts", partition=self._partition, error=str(error))
                 await self._back_off(error)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the task's outermost frame: logged, counted, shown
                 # A defect, or an error that no port names: loud, and no reason to give up the partition for ever.
                 _log.exception("compactor_failed", partition=self._partition)
                 await self._back_off(error)
