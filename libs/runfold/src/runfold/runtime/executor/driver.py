@@ -74,7 +74,7 @@ class RunDriver:
         self.lookup_tries: dict[EffectKey, int] = {}
         self._ended_effects: set[EffectKey] = set()
         self._known = loaded is not None
-        self._recovered = False
+        self._recovered = True
         self._arrivals: deque[Arrived] = deque()
         self._results: deque[Finished | Due] = deque()
         self._wake = asyncio.Event()
@@ -157,6 +157,7 @@ class RunDriver:
                 loaded = await self.tenure.load(stored)
                 self.state, self.parked = loaded.state, loaded.parked
             self._known = True
+        self._recovered = self.state is None or not has_open(self.state)
         recovery.attach_survivors(self)
 
     async def _turn_over(self) -> None:
@@ -216,7 +217,7 @@ class RunDriver:
         state = batch.state
         if state is None:
             return False
-        dangling = not self._recovered and has_open(state)
+        dangling = not self._recovered
         if state.cancel_reason is None and not self.admitted:
             wanted = dangling or not state.has_first_message or gate.held_back(state)
             if wanted or not isinstance(decide(state, tool_calling), Nothing):

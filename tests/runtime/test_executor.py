@@ -1,0 +1,156 @@
+"""The executor on in-memory stores and virtual time: the life of a run, and the recovery classes."""
+
+from __future__ import annotations
+
+import asyncio
+
+from runfold import Agent, App, Recovery, ToolContext, tool
+from runfold.core.events import RunEvent, ToolCallRequested, ToolReturned, Why
+from runfold.core.state import Status
+from runfold.testing import ScriptedModel
+from tests.runtime.system import Book, System
+from tests.runtime.virtual import run_virtual
+
+
+def _app(script: list[object], *tools: object, **agent: object) -> App:
+    return App([Agent("a", model=ScriptedModel(script), instructions="Do it.", tools=list(tools), **agent)])  # type: ignore[arg-type]
+
+
+@tool(recovery=Recovery.RERUN)
+async def read(ctx: ToolContext[None], name: str = "x") -> str:
+    """Read something."""
+    return f"{name} read at {ctx.step}"
+
+
+def _steps(events: list[RunEvent]) -> list[tuple[str, int]]:
+    return [(type(event).__name__, step) for event in events if (step := getattr(event, "step", None)) is not None]
+
+
+def test_a_run_of_two_model_calls_and_a_tool_completes() -> None:
+    """The simplest run: asked, read, answered; steps 1, 2, 3."""
+
+    async def main() -> None:
+        async with System.running() as system:
+            await system.start_executor(_app([("read", {"name": "page"}), "done"], read))
+            await system.start("r1", "a", "hello")
+            state = await system.ended("r1")
+            assert state.ended is Status.COMPLETED
+            assert system.types("r1") == [
+                "RunStarted",
+                "ModelCallRequested",
+                "ModelResponded",
+                "ToolCallRequested",
+                "ToolReturned",
+                "ModelCallRequested",
+                "ModelResponded",
+                "RunCompleted",
+            ]
+            assert state.step == 3
+            assert state.usage == {"input_tokens": 20, "output_tokens": 10}
+
+    run_virtual(main())
+
+
+def test_an_approval_gate_stops_the_run_until_a_person_decides() -> None:
+    """[read, publish (gate), read]: 2, gate 3, publish 4, read 5; the ungated calls run while the gate is open."""
+    book = Book()
+
+    @tool(recovery=Recovery.KEYED, needs_approval=True)
+    async def publish(ctx: ToolContext[None], body: str) -> str:
+        """Publish."""
+        return str(book.apply(ctx.idempotency_key, body))
+
+    async def main() -> None:
+        async with System.running() as system:
+            app = _app([[("read", {}), ("publish", {"body": "b"}), ("read", {})], "done"], read, publish)
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.waiting("r1", "awaiting_approval")
+            await system.until(lambda: system.types("r1").count("ToolReturned") == 2)
+            await process.stop()
+            assert not book.effects
+            await system.approve("r1", 3)
+            await system.start_executor(app)
+            state = await system.ended("r1")
+            assert state.ended is Status.COMPLETED
+            requests = [event for event in system.events("r1") if isinstance(event, ToolCallRequested)]
+            assert [(e.tool, e.step, e.approval_id) for e in requests] == [
+                ("read", 2, None),
+                ("read", 5, None),
+                ("publish", 4, "r1:3"),
+            ]
+            assert book.effects == {"r1:4": 1}
+
+    run_virtual(main())
+
+
+def test_a_rejected_call_is_told_to_the_model_without_a_request() -> None:
+    """A denial has its step, and no request."""
+
+    @tool(recovery=Recovery.MANUAL, needs_approval=True)
+    async def publish(body: str) -> str:
+        """Publish."""
+        raise AssertionError(body)
+
+    async def main() -> None:
+        async with System.running() as system:
+            await system.start_executor(_app([("publish", {"body": "b"}), "sorry"], publish))
+            await system.start("r1", "a")
+            await system.waiting("r1", "awaiting_approval")
+            await system.approve("r1", 2, "rejected")
+            await system.ended("r1")
+            returned = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert [(e.step, e.source, e.is_error) for e in returned] == [(3, "denied", True)]
+
+    run_virtual(main())
+
+
+def test_bad_arguments_and_an_unknown_tool_go_back_to_the_model() -> None:
+    """Neither is executed; each has its step and its error."""
+
+    async def main() -> None:
+        async with System.running() as system:
+            script: list[object] = [[("read", {"nome": 1}), ("rid", {})], "done"]
+            await system.start_executor(_app(script, read))
+            await system.start("r1", "a")
+            await system.ended("r1")
+            returned = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert [(e.step, e.source, e.is_error) for e in returned] == [(2, "invalid", True), (3, "invalid", True)]
+            assert "ToolCallRequested" not in system.types("r1")
+
+    run_virtual(main())
+
+
+def test_a_killed_executor_repeats_no_recorded_completion_and_runs_a_keyed_call_again() -> None:
+    """KEYED: the new owner requests attempt 2 of the same step and key, and the downstream sees one effect."""
+    book = Book()
+    hang = asyncio.Event()
+
+    @tool(recovery=Recovery.KEYED)
+    async def pay(ctx: ToolContext[None]) -> str:
+        """Pay."""
+        book.apply(ctx.idempotency_key, "paid")
+        if ctx.attempt == 1:
+            await hang.wait()
+        return "paid"
+
+    model = ScriptedModel([("pay", {}), "done"])
+    app = App([Agent("a", model=model, instructions="", tools=[pay])])
+
+    async def main() -> None:
+        async with System.running() as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.until(lambda: book.effects["r1:2"] == 1)
+            process.kill()
+            await system.start_executor(app)
+            await system.ended("r1")
+            requests = [event for event in system.events("r1") if isinstance(event, ToolCallRequested)]
+            assert [(e.step, e.attempt, e.why, e.idempotency_key) for e in requests] == [
+                (2, 1, Why.FIRST, "r1:2"),
+                (2, 2, Why.TAKEOVER, "r1:2"),
+            ]
+            assert model.calls == {0: 1, 1: 1}
+            assert len(book.results) == 1
+
+    run_virtual(main())
