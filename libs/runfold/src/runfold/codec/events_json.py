@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from runfold.codec.log import type_name
 from runfold.codec.origin import format_origin
+from runfold.codec.strict_json import BadJson, loads
 from runfold.core.events import (
     AskedCall,
     CancelRequested,
@@ -69,10 +69,13 @@ def shown(payload: Payload) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def json_value(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
-    """Give the value of a payload's bytes: what they say as JSON, else their text (a model writes what it likes)."""
+    """Give the value of a payload's bytes: what they say as JSON, else their text (a model writes what it likes).
+
+    Strict, so that what is given can be written as JSON again: no NaN, no lone surrogate.
+    """
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return loads(data)
+    except BadJson:
         return data.decode(errors="replace")
 
 

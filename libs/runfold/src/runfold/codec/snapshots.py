@@ -183,6 +183,11 @@ _SPECIAL = {
 }
 
 
+def state_schema() -> Schema:
+    """Give the schema of an encoded state."""
+    return _state_codec()[0]
+
+
 @cache
 def _state_codec() -> tuple[Schema, shapes.Record]:
     schema = Schema.load(runfold_schemas.root() / "snapshot" / "state.v1.avsc")
