@@ -27,13 +27,12 @@ class InputRecord:
 
 
 class InputReader(Protocol):
-    """The inputs of one partition, from given positions on.
+    """The inputs of one partition, from given positions on."""
 
-    Attributes:
-        skipped: topic -> (start, end): offsets asked for that retention has deleted.
-    """
-
-    skipped: Mapping[str, tuple[int, int]]
+    @property
+    def skipped(self) -> Mapping[str, tuple[int, int]]:
+        """Say what retention has deleted of what was asked for: topic -> (start, end) offsets."""
+        ...
 
     async def next(self, max_records: int) -> list[InputRecord]:
         """Wait for records; give at least one, in the order of each topic; the topics in no particular order."""
