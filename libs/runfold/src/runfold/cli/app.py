@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -26,7 +26,7 @@ for group in (installation, writing, reading):
     group.register(app)
 
 
-def _setting(field: str) -> typer.models.OptionInfo:
+def _setting(field: str) -> Any:  # noqa: ANN401 - so typer.Option is annotated
     variable = BY_FIELD[field]
     shown = f" [dim]\\[{variable.shown_default}][/dim]" if variable.shown_default else ""
     return typer.Option(

@@ -70,11 +70,22 @@ def explain(error: Exception, settings: ClientSettings) -> tuple[str, int] | Non
     return explained(error, settings)
 
 
+def given_settings(ctx: typer.Context) -> ClientSettings:
+    """Read the settings.
+
+    Raises:
+        SettingsError: They are not usable.
+    """
+    from runfold.service.settings import ClientSettings, load  # noqa: PLC0415 - pydantic is heavy
+
+    return load(ClientSettings, ctx.obj)
+
+
 def _settings(ctx: typer.Context) -> ClientSettings:
-    from runfold.service.settings import ClientSettings, SettingsError, load  # noqa: PLC0415 - pydantic is heavy
+    from runfold.service.settings import SettingsError  # noqa: PLC0415 - pydantic is heavy
 
     try:
-        return load(ClientSettings, ctx.obj)
+        return given_settings(ctx)
     except SettingsError as error:
         _end(str(error), USAGE)
 

@@ -1,0 +1,8 @@
+"""``python -m runfold.cli``."""
+
+import sys
+
+from runfold.cli.app import main
+
+if __name__ == "__main__":
+    sys.exit(main())

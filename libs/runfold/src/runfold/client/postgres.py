@@ -1,0 +1,64 @@
+"""Postgres, opened when it is first asked: inputs can be sent while it is away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from runfold.adapters.postgres import PostgresStore, open_store
+from runfold.adapters.postgres.database import check_dsn, translated
+from runfold.ports.store import PartitionRow, RunRow, StoredRun, WaitRow
+
+_CONNECTIONS = 2
+_TIMEOUT_S = 15.0
+
+
+class LazyQueries:
+    """The port ``Queries``; every method may raise ``StoreUnavailable`` or ``StoreMisconfigured``."""
+
+    def __init__(self, dsn: str, schema: str) -> None:
+        self._dsn = dsn
+        self._schema = schema
+        self._opening = asyncio.Lock()
+        self._opened: PostgresStore | None = None
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def runs(self, *, status: str | None, agent: str | None, limit: int) -> list[RunRow]:
+        """See ``ports.store.Queries``."""
+        return await (await self._store()).runs(status=status, agent=agent, limit=limit)
+
+    async def run(self, run_id: str) -> RunRow | None:
+        """See ``ports.store.Queries``."""
+        return await (await self._store()).run(run_id)
+
+    async def waits(self, run_id: str | None = None) -> list[WaitRow]:
+        """See ``ports.store.Queries``."""
+        return await (await self._store()).waits(run_id)
+
+    async def partition(self, partition: int) -> PartitionRow | None:
+        """See ``ports.store.Queries``."""
+        return await (await self._store()).partition(partition)
+
+    async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
+        """See ``ports.store.Queries``."""
+        return await (await self._store()).load_runs(run_ids)
+
+    async def describe(self) -> dict[str, Any]:
+        """See ``ports.store.Queries``."""
+        return await (await self._store()).describe()
+
+    async def _store(self) -> PostgresStore:
+        async with self._opening:
+            if self._opened is None:
+                # A pool tries again until its time is over; one plain connection says at once what is wrong.
+                with translated(self._schema):
+                    await (await psycopg.AsyncConnection.connect(check_dsn(self._dsn))).close()
+                self._opened = await open_store(self._dsn, self._schema, max_size=_CONNECTIONS, timeout_s=_TIMEOUT_S)
+            return self._opened

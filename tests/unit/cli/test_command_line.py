@@ -1,0 +1,106 @@
+"""The command line: settings options anywhere, wrong usage is 2 and says what is wrong, and it starts quickly."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from runfold.cli import main
+from runfold.cli.app import settings_first
+
+PLACES = {
+    "RUNFOLD_POSTGRES_DSN": "postgresql://someone:hunter2@127.0.0.1:1/nowhere",
+    "RUNFOLD_KAFKA_BOOTSTRAP": "127.0.0.1:1",
+    "RUNFOLD_BLOB_URL": "file:///tmp/runfold-nowhere",
+}
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point every dependency at a port where nobody listens."""
+    for name in [name for name in os.environ if name.startswith("RUNFOLD_")]:
+        monkeypatch.delenv(name)
+    for name, value in PLACES.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_settings_may_stand_anywhere() -> None:
+    line = ["events", "r-1", "--partitions", "4", "--json", "--topic-prefix=x.", "--", "--partitions"]
+    assert settings_first(line) == [
+        "--partitions",
+        "4",
+        "--topic-prefix=x.",
+        "events",
+        "r-1",
+        "--json",
+        "--",
+        "--partitions",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["start", "research", "--input", "{bad"], "--input is not JSON"),
+        (["start", "research", "--input", '{"a": NaN}'], "NaN is not JSON"),
+        (["start", "research", "--input", "{}", "--run-id", "no spaces"], "run_id"),
+        (["resolve", "r-1", "24", "--by", "ops"], "exactly one of --result, --absent and --error"),
+        (["resolve", "r-1", "24", "--by", "ops", "--absent", "--error", "x"], "exactly one of"),
+        (["resolve", "r-1", "24", "--by", "ops", "--result", "oops"], "--result is not JSON"),
+        (["list", "--status", "sleeping"], "sleeping"),
+        (["frobnicate"], "frobnicate"),
+        (["approve", "r-1", "r-1:19"], "--by"),
+        (["list", "--partitions", "many"], "RUNFOLD_PARTITIONS: 'many'"),
+    ],
+)
+def test_wrong_usage_is_2_and_names_what_is_wrong(
+    line: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(line) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert not shown.out
+
+
+def test_bad_json_names_the_position(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["start", "research", "--input", '{"a": 1,}']) == 2
+    assert "line 1 column 9" in capsys.readouterr().err
+
+
+def test_an_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("RUNFOLD_KAFKA_BOOTSTRP", "x:1")
+    assert main(["list"]) == 2
+    assert "did you mean RUNFOLD_KAFKA_BOOTSTRAP?" in capsys.readouterr().err
+
+
+def test_postgres_that_cannot_be_reached_is_3_and_names_address_and_variable(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["list", "--json"]) == 3
+    shown = capsys.readouterr()
+    (line,) = shown.err.splitlines()
+    assert "Postgres could not be reached at 127.0.0.1:1/nowhere (RUNFOLD_POSTGRES_DSN)" in line
+    assert "hunter2" not in line
+    assert not shown.out
+
+
+def test_help_starts_quickly() -> None:
+    def timed() -> float:
+        started = time.monotonic()
+        shown = subprocess.run([sys.executable, "-m", "runfold.cli", "--help"], check=True, capture_output=True)
+        assert b"RUNFOLD_KAFKA_BOOTSTRAP" in shown.stdout.replace(b"\n", b"")
+        return time.monotonic() - started
+
+    assert min(timed() for _ in range(3)) < 0.5
+
+
+def test_nothing_heavy_is_imported_for_help() -> None:
+    code = (
+        "import sys; from runfold.cli import main; main(['list', '--help']);"
+        "print([name for name in ('confluent_kafka', 'psycopg', 'boto3', 'pydantic_ai', 'fastavro')"
+        " if name in sys.modules])"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert shown.stdout.splitlines()[-1] == "[]"

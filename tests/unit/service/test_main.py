@@ -1,0 +1,128 @@
+"""The frame of a service, as a real process: exit codes, SIGTERM at any moment, health, one JSON object a line."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from runfold.service.watchdog import EXIT_STALLED
+
+FRAME = """
+import asyncio, sys, time
+from runfold.service.main import InstallationError, Kit, Service
+from runfold.service.settings import CompactorSettings
+from runfold.service.watchdog import Watchdog
+
+async def serve(settings, kit):
+{body}
+
+sys.exit(Service("runfold-test", "A test.", CompactorSettings, serve, needs=["kafka"]).main())
+"""
+SURROUNDINGS = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("RUNFOLD_")},
+    "RUNFOLD_POSTGRES_DSN": "postgresql://x:hunter2@127.0.0.1:1/x",
+    "RUNFOLD_BLOB_URL": "file:///tmp/x",
+}
+
+
+@contextmanager
+def service(body: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run a service with this body; it is gone with the block."""
+    code = FRAME.format(body="\n".join(f"    {line}" for line in body.splitlines()))
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *options], stderr=subprocess.PIPE, text=True, env=SURROUNDINGS
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def until(process: subprocess.Popen[str], event: str) -> dict[str, object]:
+    assert process.stderr is not None
+    for line in process.stderr:
+        said: dict[str, object] = json.loads(line)
+        if said["event"] == event:
+            return said
+    message = f"never said {event!r}"
+    raise AssertionError(message)
+
+
+def test_sigterm_stops_it_cleanly() -> None:
+    body = "left = asyncio.Event()\nasync def leave(): left.set()\nkit.log.info('up')\n"
+    body += "await kit.until_stopped(left.wait(), leave)"
+    with service(body) as process:
+        until(process, "up")
+        process.send_signal(signal.SIGTERM)
+        until(process, "stopped")
+        assert process.wait(10) == 0
+
+
+def test_sigterm_while_a_dependency_is_away_stops_it() -> None:
+    body = (
+        "async def ask(): raise ConnectionError('refused')\n"
+        "await kit.reach('kafka', ask, ConnectionError, variable='RUNFOLD_KAFKA_BOOTSTRAP')"
+    )
+    with service(body) as process:
+        said = until(process, "waiting for a dependency")
+        assert (said["dependency"], said["variable"]) == ("kafka", "RUNFOLD_KAFKA_BOOTSTRAP")
+        process.send_signal(signal.SIGTERM)
+        until(process, "stopped before it was ready")
+        assert process.wait(10) == 0
+
+
+def test_a_wrong_installation_is_2_with_the_mend() -> None:
+    with service("raise InstallationError('topics are missing: run `runfold setup`')") as process:
+        assert "run `runfold setup`" in str(until(process, "refused to start")["error"])
+        assert process.wait(10) == 2
+
+
+def test_a_failure_is_1_and_says_why() -> None:
+    with service("raise ValueError('broken')") as process:
+        said = until(process, "failed")
+        assert (said["error"], said["level"]) == ("broken", "error")
+        assert process.wait(10) == 1
+
+
+def test_wrong_settings_are_2_and_hold_no_secret() -> None:
+    with service("pass", "--partitions", "many") as process:
+        _, said = process.communicate(timeout=10)
+        assert process.returncode == 2
+        assert "RUNFOLD_PARTITIONS: 'many'" in said
+        assert "hunter2" not in said
+
+
+def test_the_first_line_shows_the_settings_without_the_password() -> None:
+    with service("raise ValueError('broken')") as process:
+        settings = until(process, "starting")["settings"]
+        assert isinstance(settings, dict)
+        assert settings["partitions"] == 12
+        assert "hunter2" not in str(settings)
+
+
+def test_a_hung_loop_ends_the_process() -> None:
+    code = (
+        "import asyncio, time\n"
+        "from runfold.service.watchdog import Watchdog\n"
+        "async def main():\n"
+        "    async with Watchdog(stalled_s=0.2, beat_s=0.02):\n"
+        "        time.sleep(60)\n"
+        "asyncio.run(main())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == EXIT_STALLED
+    assert "has not ticked" in json.loads(done.stderr)["event"]
+
+
+@pytest.mark.parametrize("option", ["--help", "-h"])
+def test_help_names_every_variable(option: str) -> None:
+    code = FRAME.format(body="    pass")
+    done = subprocess.run(
+        [sys.executable, "-c", code, option], capture_output=True, text=True, env=SURROUNDINGS, check=True
+    )
+    assert "RUNFOLD_SNAPSHOT_EVERY" in done.stdout
