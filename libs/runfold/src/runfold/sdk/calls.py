@@ -199,5 +199,8 @@ def _lost(name: str, what: str, error: NotSerialisable) -> str:
 
 
 def _canonical_errors(error: ValidationError) -> bytes:
-    """List what pydantic found, as the model is shown it; an exception in ``ctx`` becomes its text."""
-    return canonical_json(json.loads(error.json(include_url=False, include_context=False)))
+    """List what pydantic found, as the model is shown it; without its input where that has no JSON form."""
+    try:
+        return canonical_json(json.loads(error.json(include_url=False, include_context=False)))
+    except ValueError:
+        return canonical_json(json.loads(error.json(include_url=False, include_context=False, include_input=False)))

@@ -1,0 +1,148 @@
+"""Finding an app by name, its revision, its lifespan; and what ``import runfold`` costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import runfold
+from runfold import Agent, App, Recovery, ToolContext, tool
+from runfold.sdk.errors import AppNotFound, DefinitionError
+from runfold.sdk.loading import find_revision, load_app
+from runfold.testing import ScriptedModel
+
+APP = """
+from runfold import Agent, App, Recovery, ToolContext, tool
+from {name}_helper import GREETING
+
+@tool(recovery=Recovery.RERUN)
+async def read(ctx: ToolContext[None], title: str) -> str:
+    return GREETING + title
+
+app = App([Agent("one", model="test", instructions="", tools=[read])])
+number = 3
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lay out an author's folder and stand in it; its modules are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
+    for name in [f"loading_{kind}{rest}" for kind in ("app", "broken") for rest in ("", "_helper")]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "loading_app.py").write_text(APP.format(name="loading_app"))
+    (tmp_path / "loading_app_helper.py").write_text("GREETING = 'hello '\n")
+    (tmp_path / "loading_broken.py").write_text("import not_installed_anywhere\n")
+    sys.dont_write_bytecode = True
+    return tmp_path
+
+
+def forget() -> None:
+    """Let the next import read the files again."""
+    for name in ("loading_app", "loading_app_helper"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("project")
+def test_an_app_is_found_from_the_current_folder() -> None:
+    """``module:attribute``, with the folder where one stands on the path."""
+    assert repr(load_app("loading_app:app")) == "<app: one>"
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("loading_app", "write module:attribute"),
+        (":app", "write module:attribute"),
+        ("loading_nowhere:app", "there is no module 'loading_nowhere'"),
+        ("loading_app.sub:app", "there is no module 'loading_app.sub'"),
+        ("loading_app:nothing", "module 'loading_app' has no attribute 'nothing'"),
+        ("loading_app:number", "is a int, not a runfold.App"),
+    ],
+)
+def test_what_is_no_app_is_an_error_with_the_reference(reference: str, said: str) -> None:
+    """Which part failed, and how to write it."""
+    with pytest.raises(AppNotFound, match=said) as caught:
+        load_app(reference)
+    assert reference in str(caught.value)
+
+
+@pytest.mark.usefixtures("project")
+def test_what_the_authors_module_misses_is_its_own_error() -> None:
+    """The module is there: to say it is not would mislead."""
+    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+        load_app("loading_broken:app")
+
+
+def test_the_revision_is_what_is_given_else_the_commit_else_a_hash(project: Path) -> None:
+    """The hash follows every module of the app; the commit counts only for tracked files."""
+    load_app("loading_app:app")
+    assert find_revision("loading_app:app", "v7") == "v7"
+    first = find_revision("loading_app:app", None)
+    assert first.startswith("sha256:")
+    assert find_revision(["loading_app"], "") == first
+    (project / "loading_app_helper.py").write_text("GREETING = 'good morning '\n")
+    forget()
+    load_app("loading_app:app")
+    assert find_revision("loading_app:app", None) not in ("", first)
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.com"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    assert find_revision("loading_app:app", None).startswith("sha256:")
+    subprocess.run([*git, "add", "loading_app.py"], check=True)
+    subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert find_revision("loading_app:app", None) == head
+
+
+async def test_the_lifespan_is_entered_once_with_the_role_and_left() -> None:
+    """Its value is every tool's ``ctx.deps``."""
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(role: str) -> AsyncIterator[list[str]]:
+        told.append(f"in {role}")
+        yield told
+        told.append("out")
+
+    @tool(recovery=Recovery.RERUN)
+    async def read(ctx: ToolContext[list[str]]) -> int:
+        return len(ctx.deps)
+
+    app = App([Agent("one", model=ScriptedModel([]), instructions="", tools=[read])], lifespan=lifespan)
+    async with app.running("reconciler") as agents:
+        assert told == ["in reconciler"]
+        assert agents.get("two") is None
+        assert len(agents.revision) in (40, 71)
+    assert told == ["in reconciler", "out"]
+
+
+async def test_a_lifespan_that_is_no_context_manager_is_named() -> None:
+    """The usual mistake is a forgotten decorator."""
+
+    async def lifespan(role: str) -> AsyncIterator[str]:
+        yield role
+
+    app = App([Agent("one", model=ScriptedModel([]), instructions="")], lifespan=lifespan)  # type: ignore[arg-type]
+    with pytest.raises(DefinitionError, match="put @asynccontextmanager above it"):
+        async with app.running("executor", revision="r1"):
+            pass
+
+
+def test_importing_runfold_imports_nothing_heavy() -> None:
+    """A client or a compactor must not pay for pydantic-ai."""
+    code = "import sys, runfold; print(*(m for m in ('pydantic', 'pydantic_ai', 'asyncio') if m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == ""
+    assert set(runfold.__all__) == set(dir(runfold))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = runfold.nothing
+    for name in runfold.__all__:
+        if name != "Client":  # needs the client's own extras
+            assert getattr(runfold, name) is not None
