@@ -166,7 +166,7 @@ class State:
         values: The author's state, by key.
         used_approvals: wait_id -> (decision, by) of every closed approval.
         seen_ids: Explicit ids of inputs that had an effect.
-        accept_version: An operator's resume of a version mismatch said that the running version is fine.
+        accept_version: An operator's resume said that the running version is fine; holds until the run is driven again.
         usage: Token totals by name; ``cost_nano_usd``: total of the priced calls; ``unpriced_calls``: the others;
             ``unaccounted_calls``: requests whose completion was never seen, so whose spend is unknown.
         used_tools: Tools that were called in this run (for the ``compatible`` policy of the version gate).

@@ -116,12 +116,13 @@ def _model_call_requested(state: State, event: ModelCallRequested) -> None:
         _need(event.step == state.step + 1, event, "takes step {}, the next is {}", event.step, state.step + 1)
         _need(event.attempt == 1 and event.why is Why.FIRST, event, "is not a first attempt")
         _need(state.cancel_reason is None, event, "opens a call of a run that is being cancelled")
-        state.step = event.step
+        state.step, state.accept_version = event.step, False
         state.model_call = ModelCall(event.step, event.attempt, event.epoch)
         return
     _need(event.step == call.step and event.attempt == call.attempt + 1, event, "is not the call's next attempt")
     allowed = (Why.TAKEOVER, Why.STALE) if call.is_open else (Why.RETRY,)
     _need(event.why in allowed, event, "cannot be for {} here", event.why)
+    state.accept_version = False
     state.unaccounted_calls += event.why is Why.TAKEOVER
     call.lost += event.why is Why.TAKEOVER
     call.attempt, call.epoch, call.is_open, call.retry_at, call.error = event.attempt, event.epoch, True, None, None
@@ -173,6 +174,7 @@ def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
     call.phase, call.arguments, call.recovery = Phase.REQUESTED, event.arguments, event.recovery
     call.timeout_ms, call.attempt, call.epoch = event.timeout_ms, event.attempt, event.epoch
     call.count(event.why)
+    state.accept_version = False
 
 
 def _tool_returned(state: State, event: ToolReturned) -> None:
@@ -288,10 +290,9 @@ def _resumed(state: State, event: Resumed) -> None:
                 doubted.phase = Phase.ABSENT
         case WaitReason.ERROR:
             _forget_losses(state)
-        case WaitReason.VERSION_MISMATCH:
-            state.accept_version = event.accept_version
         case _:
             pass
+    state.accept_version = state.accept_version or event.accept_version
     del state.waits[event.wait_id]
 
 
