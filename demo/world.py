@@ -1,0 +1,209 @@
+"""What lies outside Runfold: a model behind OpenAI's HTTP interface, and a ticket system that honours keys.
+
+Both are one real HTTP server on a free loopback port. It keeps the books that the checks compare with the log:
+how often each model answer was asked for, and how often each key was posted and took effect.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, Self
+from urllib.parse import parse_qs, urlsplit
+
+Json = Any
+LOOPBACK: Final = "127.0.0.1"
+PID_HEADER: Final = "X-Process-Id"
+_HELD_AT_MOST_S: Final = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the model says: a text, or calls (tool, arguments)."""
+
+    text: str | None = None
+    calls: Sequence[tuple[str, Mapping[str, Json]]] = ()
+
+
+Script = Callable[[str, int], Turn]
+"""From a conversation (its first user message) and the number of answers already in it to the next answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """One POST that arrived.
+
+    Attributes:
+        collection: What was posted to, e.g. ``tickets``.
+        key: The ``Idempotency-Key`` header.
+        pid: The process that sent it.
+        is_new: It took effect; False: the key was known and the first answer was given again.
+    """
+
+    collection: str
+    key: str
+    pid: int
+    is_new: bool
+
+
+@dataclass(slots=True)
+class Hold:
+    """An answer that is kept back after its effect was committed."""
+
+    committed: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+    pid: int = 0
+    """The process that waits for the answer, once ``committed`` is set."""
+
+
+class World:
+    """The server, as a context manager. Its books may be read at any time.
+
+    Attributes:
+        asked: (conversation, number of answers already in it) -> how often the model was asked exactly that.
+        posts: Every POST with a key, in order of arrival.
+        resources: Collection -> key -> the resource that was made for it.
+    """
+
+    def __init__(self, script: Script) -> None:
+        self.asked: Counter[tuple[str, int]] = Counter()
+        self.posts: list[Posted] = []
+        self.resources: dict[str, dict[str, Json]] = {}
+        self._script = script
+        self._holds: dict[str, Hold] = {}
+        self._lock = threading.Lock()
+        self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler(self))
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="world", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for hold in self._holds.values():
+            hold.released.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a slash at the end."""
+        return f"http://{LOOPBACK}:{self._server.server_address[1]}"
+
+    def hold(self, key: str) -> Hold:
+        """Keep back the answer to the first POST with this key, after its effect."""
+        with self._lock:
+            return self._holds.setdefault(key, Hold())
+
+    def effects(self, collection: str) -> Counter[str]:
+        """Give how often each key took effect in a collection."""
+        with self._lock:
+            return Counter(post.key for post in self.posts if post.is_new and post.collection == collection)
+
+    def complete(self, request: Json) -> Json:
+        """Answer a chat completion request."""
+        messages = request["messages"]
+        conversation = next(_text(message["content"]) for message in messages if message["role"] == "user")
+        answered = sum(message["role"] == "assistant" for message in messages)
+        with self._lock:
+            self.asked[conversation, answered] += 1
+        return _completion(self._script(conversation, answered), request, answered)
+
+    def post(self, collection: str, key: str, pid: int, body: Json) -> tuple[HTTPStatus, Json]:
+        """Make a resource, once for each key; and hold the answer if that was asked for."""
+        with self._lock:
+            known = self.resources.setdefault(collection, {})
+            is_new = key not in known
+            if is_new:
+                known[key] = {"id": f"{collection[0].upper()}-{len(known) + 1}", "key": key, **body}
+            resource = known[key]
+            self.posts.append(Posted(collection, key, pid, is_new))
+            hold = self._holds.get(key) if is_new else None
+        if {**body, "id": resource["id"], "key": key} != resource:
+            return HTTPStatus.UNPROCESSABLE_ENTITY, {"error": f"key {key} was used with another body"}
+        if hold is not None:
+            hold.pid = pid
+            hold.committed.set()
+            hold.released.wait(_HELD_AT_MOST_S)
+        return (HTTPStatus.CREATED if is_new else HTTPStatus.OK), resource
+
+    def find(self, collection: str, key: str) -> list[Json]:
+        """Give the resource that was made for a key, if there is one."""
+        with self._lock:
+            found = self.resources.get(collection, {}).get(key)
+        return [] if found is None else [found]
+
+
+def _text(content: Json) -> str:
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def _completion(turn: Turn, request: Json, answered: int) -> Json:
+    calls = [
+        {
+            "id": f"call-{answered}-{index}",
+            "type": "function",
+            "function": {"name": tool, "arguments": json.dumps(arguments)},
+        }
+        for index, (tool, arguments) in enumerate(turn.calls)
+    ]
+    message = {"role": "assistant", "content": turn.text, **({"tool_calls": calls} if calls else {})}
+    # About four bytes a token, as a provider would count them.
+    read, written = len(json.dumps(request["messages"])) // 4, len(json.dumps(message)) // 4
+    return {
+        "id": f"chatcmpl-{answered}",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": request["model"],
+        "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}],
+        "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
+    }
+
+
+def _handler(world: World) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        """Routes of the model and of the ticket system."""
+
+        protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            path = urlsplit(self.path).path
+            key = self.headers.get("Idempotency-Key")
+            if path == "/v1/chat/completions":
+                self._answer(HTTPStatus.OK, world.complete(body))
+            elif key is None:
+                self._answer(HTTPStatus.BAD_REQUEST, {"error": "a POST needs the header Idempotency-Key"})
+            else:
+                self._answer(*world.post(path.strip("/"), key, int(self.headers.get(PID_HEADER, "0")), body))
+
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            query = parse_qs(asked.query)
+            if asked.path == "/search":
+                self._answer(HTTPStatus.OK, [f"{query['q'][0]}: finding {number}" for number in (1, 2)])
+            else:
+                self._answer(HTTPStatus.OK, world.find(asked.path.strip("/"), query["key"][0]))
+
+        def _answer(self, status: HTTPStatus, value: Json) -> None:
+            data = json.dumps(value).encode()
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+            except ConnectionError:
+                self.close_connection = True  # who asked was killed meanwhile: that is what the demo is about
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+            """Keep quiet: the books say more."""
+
+    return Handler
