@@ -18,7 +18,7 @@ class DeadLetters(Protocol):
 
 
 def view(record: InputRecord) -> dict[str, Any]:
-    """Show a dead input: why, where it stood, and what it was."""
+    """Show a dead input: why, where it stood, and what it was; ``original``: why the bytes are not there, if so."""
     headers = {name: value.decode(errors="replace") for name, value in record.headers}
     return {
         "reason": headers.get("reason"),
@@ -28,6 +28,7 @@ def view(record: InputRecord) -> dict[str, Any]:
         "offset": _number(headers.get("offset")),
         "key": None if record.key is None else record.key.decode(errors="replace"),
         "value": _value(record.value),
+        "original": headers.get("original"),
         "at": timestamp(record.timestamp_ms),
         "dead_partition": record.partition,
         "dead_offset": record.offset,

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import psycopg
-
-from runfold.adapters.postgres import PostgresStore, open_store
-from runfold.adapters.postgres.database import check_dsn, translated
+from runfold.adapters.postgres import PostgresStore
 from runfold.ports.store import PartitionRow, RunRow, StoredRun, WaitRow
+from runfold.service.postgres import reach_postgres
+from runfold.service.settings import Installation
 
 _CONNECTIONS = 2
 _TIMEOUT_S = 15.0
@@ -19,9 +18,8 @@ _TIMEOUT_S = 15.0
 class LazyQueries:
     """The port ``Queries``; every method may raise ``StoreUnavailable`` or ``StoreMisconfigured``."""
 
-    def __init__(self, dsn: str, schema: str) -> None:
-        self._dsn = dsn
-        self._schema = schema
+    def __init__(self, settings: Installation) -> None:
+        self._settings = settings
         self._opening = asyncio.Lock()
         self._opened: PostgresStore | None = None
 
@@ -57,8 +55,5 @@ class LazyQueries:
     async def _store(self) -> PostgresStore:
         async with self._opening:
             if self._opened is None:
-                # A pool tries again until its time is over; one plain connection says at once what is wrong.
-                with translated(self._schema):
-                    await (await psycopg.AsyncConnection.connect(check_dsn(self._dsn))).close()
-                self._opened = await open_store(self._dsn, self._schema, max_size=_CONNECTIONS, timeout_s=_TIMEOUT_S)
+                self._opened = await reach_postgres(self._settings, max_size=_CONNECTIONS, timeout_s=_TIMEOUT_S)
             return self._opened

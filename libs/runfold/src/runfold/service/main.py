@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Generic, TypeVar
 
 import structlog
@@ -152,18 +153,15 @@ class Service(Generic[S]):
         _stop_on_signals(kit)
         kit.log.info("starting", settings=settings.model_dump(mode="json", exclude={"postgres_dsn"}))
         try:
-            async with Watchdog(), health.served(settings.metrics_port, kit.health, kit.metrics.exposition):
+            async with Watchdog(), _served(settings.metrics_port, kit):
                 await _bounded(self._serve(settings, kit), kit)
         except Stopped:
             kit.log.info("stopped before it was ready")
         except InstallationError as error:
             kit.log.error("refused to start", error=str(error))  # noqa: TRY400 - the message is the whole story
             return REFUSED
-        except OSError as error:
-            kit.log.exception("failed", error=str(error), metrics_port=settings.metrics_port)
-            return FAILED
         except Exception as error:  # the last resort of a process: say why, and exit so that it is started again
-            kit.log.exception("failed", error=str(error))
+            kit.log.exception("failed", error=_told(error))
             return FAILED
         else:
             kit.log.info("stopped")
@@ -174,6 +172,24 @@ def _stop_on_signals(kit: Kit) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, kit.stop.set)
+
+
+@asynccontextmanager
+async def _served(port: int, kit: Kit) -> AsyncIterator[None]:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(health.served(port, kit.health, kit.metrics.exposition))
+        except OSError as error:
+            message = f"RUNFOLD_METRICS_PORT: port {port} cannot be had: {error.strerror}; choose another one"
+            raise InstallationError(message) from error
+        yield
+
+
+def _told(error: BaseException) -> str:
+    """Say what failed; of a group, what its members say."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(member) for member in error.exceptions)
+    return str(error) or type(error).__name__
 
 
 async def _bounded(serving: Awaitable[None], kit: Kit) -> None:
