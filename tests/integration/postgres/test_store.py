@@ -1,0 +1,149 @@
+"""What only a real Postgres can show: broken connections, one transaction per commit, the server's clock, plans."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+from psycopg.rows import dict_row
+
+from runfold.adapters.postgres import PostgresStore, migrate, open_store
+from runfold.core.events import Recovery
+from runfold.core.state import Status
+from runfold.ports.store import ChunkRow, StoreUnavailable
+from tests.contract.store import rows
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+async def store(postgres_dsn: str, postgres_schema: str) -> AsyncIterator[PostgresStore]:
+    """Give an empty store."""
+    await migrate(postgres_dsn, postgres_schema)
+    # The name by which a test finds the backends of this store alone.
+    named = make_conninfo(postgres_dsn, application_name=postgres_schema)
+    opened = await open_store(named, postgres_schema, timeout_s=10.0)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def database(postgres_dsn: str, postgres_schema: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+    """Give a connection in autocommit mode that looks into the test's schema."""
+    with psycopg.connect(postgres_dsn, autocommit=True, row_factory=dict_row) as connection:
+        connection.execute(sql.SQL("set search_path to {}").format(sql.Identifier(postgres_schema)))
+        yield connection
+
+
+def _kill_backends(database: psycopg.Connection[dict[str, Any]], *, blocked: bool = False) -> int:
+    """Kill the store's backends, or those of them that wait for a lock; gives their number."""
+    return database.execute(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where application_name = current_schema() and (not %s or wait_event_type = 'Lock')",
+        [blocked],
+    ).rowcount
+
+
+async def test_the_pool_survives_killed_backends(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    await store.commit(rows.commit(runs=[rows.run()]))
+    assert _kill_backends(database) > 0
+    assert await store.run("run") == rows.run()
+
+
+async def test_a_commit_whose_connection_breaks_is_unavailable_and_writes_nothing(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    """The lock of another session holds the commit in its middle while its backend is killed."""
+    row = await store.commit(rows.commit(runs=[rows.run()]))
+    with database.transaction():
+        database.execute("lock table snapshots in access exclusive mode")
+        blocked = rows.commit(row, runs=[rows.run(seq=9)], snapshots=[rows.snapshot(seq=9)])
+
+        async def kill_when_blocked() -> None:
+            while _kill_backends(database, blocked=True) == 0:  # noqa: ASYNC110 - another server's state is awaited
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kill_when_blocked())
+            with pytest.raises(StoreUnavailable):
+                await store.commit(blocked)
+    assert await store.partition(3) is not None
+    found = await store.run("run")
+    assert found is not None
+    assert found.seq == 5
+    assert (await store.commit(rows.commit(row))).version == 2
+
+
+async def test_a_server_that_does_not_answer_in_time_is_unavailable(
+    postgres_dsn: str, postgres_schema: str, store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    row = await store.commit(rows.commit())
+    impatient = await open_store(postgres_dsn, postgres_schema, timeout_s=0.5)
+    try:
+        with database.transaction():
+            database.execute("lock table partitions in access exclusive mode")
+            with pytest.raises(StoreUnavailable, match="in time"):
+                await impatient.commit(rows.commit(row))
+    finally:
+        await impatient.close()
+    found = await store.partition(3)
+    assert found is not None
+    assert found.version == 1
+
+
+async def test_a_failing_row_undoes_the_whole_commit(store: PostgresStore) -> None:
+    clash = [ChunkRow("run", 0, 1, b"a"), ChunkRow("run", 0, 1, b"b")]
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        await store.commit(rows.commit(runs=[rows.run()], chunks=clash))
+    assert await store.run("run") is None
+    assert await store.partition(3) is None
+
+
+async def test_inserted_at_is_the_server_s_and_new_for_each_attempt(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    def inserted_at() -> Any:  # noqa: ANN401 - a timestamp
+        row = database.execute("select inserted_at, clock_timestamp() - inserted_at as age from open_calls").fetchone()
+        assert row is not None
+        assert 0 <= row["age"].total_seconds() < 60
+        return row["inserted_at"]
+
+    row = await store.commit(rows.commit(opened_calls=[rows.call()]))
+    first = inserted_at()
+    row = await store.commit(rows.commit(row, opened_calls=[rows.call(epoch=9)], rebuilt=["run"]))
+    assert inserted_at() == first
+    await store.commit(rows.commit(row, opened_calls=[rows.call(attempt=2)]))
+    assert inserted_at() > first
+
+
+async def test_a_lease_taken_while_the_call_was_closed_is_swept_up(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    database.execute("insert into leases values ('gone', 1, 1, 'me', now(), 0)")
+    await store.lease_due("me", 1, 0.0, 1.0)
+    assert database.execute("select * from leases").fetchall() == []
+
+
+async def test_queries_that_must_stay_cheap_use_their_indexes(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    """A take-over among many ended runs, a reconciler's scan among many keyed calls."""
+    ended = [rows.run(f"run-{index}", status=Status.COMPLETED, started_at=index) for index in range(5000)]
+    snapshots = [rows.snapshot(run.run_id) for run in ended]
+    calls = [rows.call(run_id=f"run-{index}", recovery=Recovery.KEYED) for index in range(5000)]
+    await store.commit(rows.commit(runs=ended, snapshots=snapshots, opened_calls=calls))
+    database.execute("analyze runs")
+    database.execute("analyze open_calls")
+
+    def plan(query: str) -> str:
+        return str(database.execute(f"explain {query}").fetchall())
+
+    assert "runs_active" in plan("select run_id from runs where active and partition = 3")
+    assert "runs_newest" in plan("select run_id from runs order by started_at desc, run_id limit 10")
+    dangling = "select run_id from open_calls where recovery in ('lookup', 'manual') order by inserted_at limit 10"
+    assert "open_calls_dangling" in plan(dangling)
