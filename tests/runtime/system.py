@@ -221,9 +221,11 @@ class System:
 
     async def until(self, condition: Callable[[], object], timeout_s: float = 600.0) -> None:
         """Wait for a state (in virtual time)."""
+        pause = 0.0
         async with asyncio.timeout(timeout_s):
             while not condition():
-                await asyncio.sleep(0.005)
+                await asyncio.sleep(pause)
+                pause = min(0.2, pause + 0.0005)
 
     async def ended(self, run_id: str) -> State:
         """Wait for a run's end; gives its last state."""

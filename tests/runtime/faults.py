@@ -1,0 +1,81 @@
+"""A log client whose appends can be held back, lost, or acknowledged late, as a real one's are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from runfold.adapters.memory.broker import MemoryBroker, Stored
+from runfold.adapters.memory.log import MemoryLog
+from runfold.codec.log import decode
+from runfold.core.events import LogRecordBody
+from runfold.ports.log import AppendFailed, OnAck
+
+
+class FaultyLog(MemoryLog):
+    """The log of one process, with faults that a test switches on.
+
+    Attributes:
+        hold_landing: Appends wait before they reach the broker (a process paused before the send).
+        hold_acks: Acknowledgements wait before they reach the process (a process paused before it handled them).
+        ack_delay: Seconds that every acknowledgement takes.
+        trap: Asked about each record that lands; when it says yes, that record's acknowledgement and all later ones
+            are held, as if the process had been paused right there.
+        fates: For coming appends, in order: ``ok``, ``lost`` (never lands, fails), ``unknown`` (lands, fails).
+    """
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(broker)
+        self.hold_landing = self.hold_acks = False
+        self.ack_delay = 0.0
+        self.fates: deque[str] = deque()
+        self.trap: Callable[[LogRecordBody], bool] | None = None
+        self._held_landings: deque[Callable[[], None]] = deque()
+        self._held_acks: deque[Callable[[], None]] = deque()
+
+    @property
+    def held(self) -> int:
+        """How many appends wait before the broker."""
+        return len(self._held_landings)
+
+    @property
+    def held_acks(self) -> int:
+        """How many acknowledgements wait before the process."""
+        return len(self._held_acks)
+
+    def release(self) -> None:
+        """Let everything through, in order."""
+        self.hold_landing = False
+        while self._held_landings:
+            self._held_landings.popleft()()
+        self.hold_acks = False
+        while self._held_acks:
+            self._held_acks.popleft()()
+
+    def _land(self, partition: int, record: Stored, on_ack: OnAck) -> None:
+        if self.hold_landing:
+            self._held_landings.append(lambda: self._land(partition, record, on_ack))
+            return
+        if self.trap is not None and self.trap(decode(record.value or b"")):
+            self.trap, self.hold_acks = None, True
+        fate = self.fates.popleft() if self.fates else "ok"
+        if fate == "ok":
+            super()._land(partition, record, on_ack)
+        elif fate == "lost":
+            self._acknowledge(partition, on_ack, AppendFailed("lost on the way"))
+        else:
+            super()._land(partition, record, _ignore)
+            self._acknowledge(partition, on_ack, AppendFailed("the acknowledgement was lost"))
+
+    def _acknowledge(self, _partition: int, on_ack: OnAck, outcome: int | AppendFailed) -> None:
+        if self.ack_delay:
+            asyncio.get_running_loop().call_later(self.ack_delay, on_ack, outcome)
+        elif self.hold_acks:
+            self._held_acks.append(lambda: super(FaultyLog, self)._acknowledge(_partition, on_ack, outcome))
+        else:
+            super()._acknowledge(_partition, on_ack, outcome)
+
+
+def _ignore(_: int | AppendFailed) -> None:
+    """Nobody hears of it."""

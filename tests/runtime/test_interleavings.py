@@ -1,0 +1,489 @@
+"""Directed tests of shared/interleavings.md, as far as they concern executors; each names its number there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from runfold import Agent, App, Recovery, ToolContext, tool
+from runfold.codec import inputs as codec_inputs
+from runfold.codec.input_types import VerdictInput
+from runfold.core.events import (
+    CancelRequested,
+    Interrupted,
+    ModelCallRequested,
+    PartitionClaimed,
+    ToolCallRequested,
+    ToolReturned,
+    WaitReason,
+    Why,
+)
+from runfold.core.partitioning import partition_of
+from runfold.core.state import Status
+from runfold.testing import ScriptedModel
+from tests.runtime.faults import FaultyLog
+from tests.runtime.system import TOPICS, Book, System
+from tests.runtime.virtual import run_virtual
+
+
+def one_tool_app(recovery: Recovery, body: Callable[[ToolContext[None]], Awaitable[str]], **options: Any) -> App:
+    """An agent that calls ``act`` once and is done."""
+
+    @tool(recovery=recovery, **options)
+    async def act(ctx: ToolContext[None]) -> str:
+        """Act."""
+        return await body(ctx)
+
+    return App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
+
+
+def is_tool_request(record: object) -> bool:
+    """A trap for ``FaultyLog``."""
+    return isinstance(record, ToolCallRequested)
+
+
+def requests(system: System, run_id: str = "r1") -> list[tuple[int, Why]]:
+    """Attempt and reason of each valid tool request."""
+    return [(e.attempt, e.why) for e in system.events(run_id) if isinstance(e, ToolCallRequested)]
+
+
+def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
+    """P0's claim lands behind P1's: P1's epoch is over at its next append, it claims again, and the run ends."""
+    book = Book()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        return str(book.apply(ctx.idempotency_key, "done"))
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, act)
+            zombie_log = FaultyLog(system.broker)
+            zombie_log.hold_landing = True
+            zombie = await system.start_executor(app, "p0", zombie_log)
+            await system.until(lambda: zombie_log.held == 1)
+            zombie.membership.kill()
+            await system.start_executor(app, "p1")
+            await system.start("r0", "a")
+            await system.ended("r0")
+            zombie_log.release()
+            await asyncio.sleep(0.01)
+            await system.start("r1", "a")
+            state = await system.ended("r1")
+            assert state.ended is Status.COMPLETED
+            assert book.effects == {"r0:2": 1, "r1:2": 1}
+
+    run_virtual(main())
+
+
+def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
+    """P0 claims and pauses before reading Postgres; P1 works, the compactor applies; P0 must claim again."""
+    book = Book()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        return str(book.apply(ctx.idempotency_key, "done"))
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, act)
+            log = FaultyLog(system.broker)
+            log.hold_acks = True
+            p0 = await system.start_executor(app, "p0", log)
+            await system.until(lambda: log.held_acks == 1)
+            p0.membership.kill()
+            p1 = await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await system.ended("r1")
+            await p1.stop()
+            await system.until(lambda: 0 in system.database.partitions and system.database.partitions[0].epoch > 0)
+            log.release()
+            await system.start("r2", "a")
+            assert (await system.ended("r2")).ended is Status.COMPLETED
+
+    run_virtual(main())
+
+
+def test_3_a_zombie_with_a_fresh_acknowledgement_and_a_quick_person_make_one_effect() -> None:
+    """MANUAL: the new owner calls it indeterminate, and believes "absent", only timeout + grace after its claim."""
+    effects: list[float] = []
+
+    async def act(_: ToolContext[None]) -> str:
+        effects.append(asyncio.get_running_loop().time())
+        return "sent"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.MANUAL, act, timeout=10.0)
+            log = FaultyLog(system.broker)
+            p0 = await system.start_executor(app, "p0", log)
+            await system.until(lambda: p0.executor.ready)
+            log.trap = is_tool_request  # p0 is paused before it hears of its own request
+            await system.start("r1", "a")
+            await system.until(lambda: log.hold_acks)
+            p0.membership.kill()
+            await system.start_executor(app, "p1")
+            claimed_at = asyncio.get_running_loop().time() + 10
+            await system.waiting("r1", "indeterminate")
+            assert asyncio.get_running_loop().time() >= claimed_at + 10
+            log.release()
+            await asyncio.sleep(0.1)
+            assert not effects, "the zombie acted on an acknowledgement that was not fresh"
+            value = codec_inputs.encode_resolve("r1", 2, "absent", "ops")
+            await system.request("r1", value)
+            await system.ended("r1")
+            assert len(effects) == 1
+            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+
+    run_virtual(main())
+
+
+def test_7_requests_that_were_never_performed_do_not_count_as_crashes() -> None:
+    """Five re-claims of one process between request and acknowledgement: attempt + 1 each, and no error."""
+    calls: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.MANUAL, act)
+            log = FaultyLog(system.broker)
+            await system.start_executor(app, "p0", log)
+            await system.start("r1", "a")
+            await system.until(lambda: "ModelCallRequested" in system.types("r1"))
+            # the completion and the request behind it, then claim and request, each landing without its acknowledgement
+            log.fates.extend(["ok", "unknown"] * 6)
+            state = await system.ended("r1")
+            assert state.ended is Status.COMPLETED
+            assert len(calls) == 1
+            assert {why for _, why in requests(system)} <= {Why.FIRST, Why.STALE}
+
+    run_virtual(main())
+
+
+def test_8_a_starved_owner_gives_its_epoch_up_after_a_bounded_number_of_stale_requests() -> None:
+    """Every acknowledgement comes too late: the owner appends again with back-off, then claims again; it never acts."""
+    calls: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.MANUAL, act)
+            log = FaultyLog(system.broker)
+            p0 = await system.start_executor(app, "p0", log)
+            await system.until(lambda: p0.executor.ready)
+            log.ack_delay = 6.0
+            await system.start("r1", "a")
+            await system.until(lambda: _claims(system) > 1, 3000)
+            assert not calls
+            log.ack_delay = 0.0
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert len(calls) == 1
+
+    run_virtual(main(), 36000)
+
+
+def _claims(system: System) -> int:
+    from runfold.codec import log as log_codec
+
+    _, end = system.broker.bounds(TOPICS.log, 0)
+    records = system.broker.slice(TOPICS.log, 0, 0, end)
+    return sum(isinstance(log_codec.decode(r.value or b""), PartitionClaimed) for r in records)
+
+
+def test_10_an_input_whose_append_failed_is_not_lost_behind_a_later_one() -> None:
+    """The first start's append is lost, the second's lands: after the re-claim both runs exist."""
+
+    async def act(_: ToolContext[None]) -> str:
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.RERUN, act)
+            log = FaultyLog(system.broker)
+            p0 = await system.start_executor(app, "p0", log)
+            await system.until(lambda: p0.executor.ready)
+            log.fates.extend(["lost", "lost", "ok", "ok"])
+            await system.start("r1", "a")
+            await system.start("r2", "a")
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert (await system.ended("r2")).ended is Status.COMPLETED
+            for run_id in ("r1", "r2"):
+                assert system.types(run_id).count("RunStarted") == 1
+
+    run_virtual(main())
+
+
+def test_12_a_decision_of_an_old_epoch_is_not_appended_in_a_new_one() -> None:
+    """A cancel's append is lost: the new epoch judges the input again, and exactly one record settles it."""
+    gate = asyncio.Event()
+
+    async def act(_: ToolContext[None]) -> str:
+        await gate.wait()
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, act)
+            log = FaultyLog(system.broker)
+            await system.start_executor(app, "p0", log)
+            await system.start("r1", "a")
+            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
+            log.fates.append("lost")
+            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await system.until(lambda: "CancelRequested" in system.types("r1"))
+            gate.set()
+            state = await system.ended("r1")
+            assert state.ended is Status.CANCELLED
+            cancels = [event for event in system.events("r1") if isinstance(event, CancelRequested)]
+            assert len(cancels) == 1
+
+    run_virtual(main())
+
+
+def test_13_no_such_run_is_answered_by_memory_and_then_by_postgres() -> None:
+    """A second start of a run that has ended and left memory is a duplicate, not a new run."""
+
+    async def act(_: ToolContext[None]) -> str:
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.RERUN, act)
+            await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.ended("r1")
+            await asyncio.sleep(5)
+            before = system.types("r1")
+            offset = await system.start("r1", "a")
+            await system.until(lambda: any(s.cause.offset == offset for s in system.records("r1")[1]))
+            assert system.types("r1") == before
+            assert system.records("r1")[1][-1].outcome == "duplicate"
+
+    run_virtual(main())
+
+
+def test_14_an_exception_of_a_tool_that_cannot_be_repeated_is_an_unknown_outcome() -> None:
+    """MANUAL raises: indeterminate at once, never called again, settled by a person."""
+    calls: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        raise RuntimeError("connection reset")
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(Recovery.MANUAL, act))
+            await system.start("r1", "a")
+            await system.waiting("r1", "indeterminate")
+            await asyncio.sleep(200)
+            assert len(calls) == 1
+            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "result", "ops", result={"id": "T-7"}))
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert (returned.source, returned.resolved_by) == ("operator", "ops")
+
+    run_virtual(main())
+
+
+def test_15_a_call_that_runs_through_a_broker_restart_keeps_its_outcome() -> None:
+    """MANUAL: the epoch ends during the call, or while its outcome is appended; it is not indeterminate, nor repeated."""
+    calls: list[int] = []
+
+    async def main(fates: list[str]) -> None:
+        calls.clear()
+        gate = asyncio.Event()
+
+        async def act(ctx: ToolContext[None]) -> str:
+            calls.append(ctx.attempt)
+            await gate.wait()
+            return "sent"
+
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            await system.start_executor(one_tool_app(Recovery.MANUAL, act), "p0", log)
+            await system.start("r1", "a")
+            await system.until(lambda: len(calls) == 1)
+            log.fates.extend(fates)
+            gate.set()
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert calls == [1]
+            assert not any(isinstance(event, Interrupted) for event in system.events("r1"))
+
+    run_virtual(main(["lost"]))
+    run_virtual(main(["unknown"]))
+    run_virtual(main(["lost", "lost", "unknown", "lost"]))
+
+
+def test_17_a_late_verdict_about_an_earlier_attempt_changes_nothing() -> None:
+    """Attempt 2 is open when a verdict about attempt 1 arrives."""
+    gate = asyncio.Event()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        if ctx.attempt == 1:
+            raise RuntimeError("first try fails")
+        await gate.wait()
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(Recovery.KEYED, act))
+            await system.start("r1", "a")
+            await system.until(lambda: len(requests(system)) == 2)
+            verdict = VerdictInput(run_id="r1", step=2, attempt=1, outcome="found", verdict_by="x", result=b'"other"')
+            offset = await system.send(TOPICS.control, "r1", codec_inputs.encode_verdict(verdict))
+            await system.until(lambda: any(s.cause.offset == offset for s in system.records("r1")[1]))
+            assert system.records("r1")[1][-1].outcome == "stale"
+            gate.set()
+            await system.ended("r1")
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert returned.attempt == 2
+
+    run_virtual(main())
+
+
+def test_freshness_an_old_contiguous_acknowledgement_is_not_acted_upon() -> None:
+    """A process that wakes up with an old acknowledgement in hand appends its request again instead of acting."""
+    calls: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            await system.start_executor(one_tool_app(Recovery.MANUAL, act), "p0", log)
+            log.trap = is_tool_request
+            await system.start("r1", "a")
+            await system.until(lambda: log.hold_acks)
+            await asyncio.sleep(6)
+            log.release()
+            await system.ended("r1")
+            assert calls == [2]
+            assert requests(system) == [(1, Why.FIRST), (2, Why.STALE)]
+
+    run_virtual(main())
+
+
+def test_a_dangling_model_request_is_issued_again_and_counted_as_unaccounted() -> None:
+    """Nothing depended on it; its spend is unknown."""
+    asked = 0
+
+    async def main() -> None:
+        nonlocal asked
+        hang = asyncio.Event()
+
+        def slow(_: object) -> Any:
+            nonlocal asked
+            asked += 1
+            return "done"
+
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            app = App([Agent("a", model=ScriptedModel([slow]), instructions="")])
+            p0 = await system.start_executor(app, "p0", log)
+            await system.until(lambda: p0.executor.ready)
+            log.fates.extend(["ok", "ok"])
+            await system.start("r1", "a")
+            await system.until(lambda: "ModelCallRequested" in system.types("r1"))
+            p0.kill()
+            await system.start_executor(app, "p1")
+            state = await system.ended("r1")
+            attempts = [(e.attempt, e.why) for e in system.events("r1") if isinstance(e, ModelCallRequested)]
+            assert attempts[0] == (1, Why.FIRST)
+            assert state.unaccounted_calls == len(attempts) - 1
+            hang.set()
+
+    run_virtual(main())
+
+
+def test_three_attempts_lost_to_crashes_interrupt_the_run() -> None:
+    """A run that kills its process cannot halt a partition: error, and a person's resume lets it try again."""
+    calls: list[int] = []
+    calm = asyncio.Event()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        if not calm.is_set():
+            await asyncio.Event().wait()
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, act)
+            for crash in range(1, 4):
+                process = await system.start_executor(app, f"p{crash}")
+                if crash == 1:
+                    await system.start("r1", "a")
+                await system.until(lambda crash=crash: len(calls) == crash)
+                process.kill()
+            await system.start_executor(app, "p4")
+            state = await system.waiting("r1", WaitReason.ERROR)
+            assert len(calls) == 3
+            calm.set()
+            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            state = await system.ended("r1")
+            assert state.ended is Status.COMPLETED
+            assert len(calls) == 4
+
+    run_virtual(main())
+
+
+def test_a_lookup_call_of_a_dead_owner_is_settled_by_the_reconciler() -> None:
+    """Found: believed at once. The tool is called once."""
+    book = Book()
+
+    @tool(recovery=Recovery.LOOKUP)
+    async def act(ctx: ToolContext[None]) -> str:
+        """Act."""
+        book.apply(ctx.idempotency_key, "T-1")
+        await asyncio.Event().wait()
+        return "T-1"
+
+    @act.lookup
+    async def find(ctx: ToolContext[None]) -> str:
+        """Find."""
+        return str(book.results[ctx.idempotency_key])
+
+    app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            system.start_reconciler(app)
+            await system.start("r1", "a")
+            await system.until(lambda: book.effects["r1:2"] == 1)
+            process.kill()
+            await system.start_executor(app)
+            await system.ended("r1")
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert returned.source == "reconciled"
+            assert book.effects == {"r1:2": 1}
+
+    run_virtual(main())
+
+
+def test_a_misplaced_input_is_forwarded_and_has_one_effect() -> None:
+    """It is settled where it was put, and its copy starts the run; sent twice by a crash, it is a duplicate."""
+
+    async def act(_: ToolContext[None]) -> str:
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=2) as system:
+            await system.start_executor(one_tool_app(Recovery.RERUN, act))
+            wrong = 1 - partition_of("r1", 2)
+            value = codec_inputs.encode_start("r1", "a", "go")
+            offset = await system.send(TOPICS.requests, "r1", value, partition=wrong)
+            await system.ended("r1")
+            cause = system.events("r1")[0].cause
+            assert cause is not None
+            assert cause.topic == TOPICS.control
+            assert cause.id == f"{TOPICS.requests}/{wrong}/{offset}"
+
+    run_virtual(main())
