@@ -111,8 +111,11 @@ def test_an_input_has_one_record() -> None:
     assert fence.admit(event(0, 1), 4, "r", Cause("requests", 0, 1)) is VALID
     assert fence.admit(settled(0), 5, None, Cause("approvals", 0, 0)) is VALID
     assert fence.admit(settled(0), 6, None, Cause("approvals", 0, 0, "same place, other id")) is VOID
+    assert fence.admit(settled(0), 7, "s", Cause("control", 0, 0)) is VALID
+    assert not fence.knows("s")
     assert fence.positions.to_json() == {
         "approvals": {"next": 1, "above": []},
+        "control": {"next": 1, "above": []},
         "requests": {"next": 2, "above": []},
     }
 

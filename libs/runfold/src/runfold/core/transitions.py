@@ -46,16 +46,16 @@ from runfold.core.state import Call, Entry, EntryKind, ModelCall, Phase, State, 
 
 # From which phases a call may be requested, by the reason for the attempt.
 _REQUESTABLE = {
-    Why.FIRST: {Phase.ASKED, Phase.APPROVED},
-    Why.RETRY: {Phase.REQUESTED},
-    Why.TAKEOVER: {Phase.REQUESTED},
-    Why.STALE: {Phase.REQUESTED},
-    Why.ABSENT: {Phase.REQUESTED, Phase.ABSENT},
+    Why.FIRST: (Phase.ASKED, Phase.APPROVED),
+    Why.RETRY: (Phase.REQUESTED,),
+    Why.TAKEOVER: (Phase.REQUESTED,),
+    Why.STALE: (Phase.REQUESTED,),
+    Why.ABSENT: (Phase.REQUESTED, Phase.ABSENT),
 }
 # From which phases a call may return: denied ones without a request, invalid ones before anything.
-_RETURNABLE = {Phase.ASKED, Phase.REJECTED, Phase.REQUESTED, Phase.IN_DOUBT, Phase.ABSENT, Phase.APPROVED}
+_RETURNABLE = (Phase.ASKED, Phase.REJECTED, Phase.REQUESTED, Phase.IN_DOUBT, Phase.ABSENT, Phase.APPROVED)
 # Sources of a result that needs no request, and is always an error for the model.
-_UNREQUESTED = {Source.DENIED, Source.INVALID}
+_UNREQUESTED = (Source.DENIED, Source.INVALID)
 
 
 def fold(state: State | None, event: Event) -> State:

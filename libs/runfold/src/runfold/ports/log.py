@@ -58,7 +58,7 @@ OnAck = Callable[[int | AppendFailed], None]
 class LogFollower(Protocol):
     """Reads one partition on and on."""
 
-    async def next(self, max_records: int, timeout: float) -> list[LogRecord]:
+    async def next(self, max_records: int, timeout: float) -> list[LogRecord]:  # noqa: ASYNC109 - [] answers it
         """Wait up to ``timeout`` seconds for records; give those that are there, in order; [] at the time-out.
 
         Raises:

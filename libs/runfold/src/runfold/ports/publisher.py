@@ -1,4 +1,4 @@
-"""Records for topics other than the log: forwarded inputs, verdicts, notifications, dead inputs, and what clients send."""
+"""Records for topics other than the log: forwarded and dead inputs, verdicts, notifications, what clients send."""
 
 from __future__ import annotations
 
