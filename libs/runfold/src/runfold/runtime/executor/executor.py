@@ -68,6 +68,11 @@ class Executor:
         """Whether the group has assigned something (or nothing) and every take-over is done."""
         return self._assigned_once and all(owner.ready for owner, _ in self._owners.values())
 
+    @property
+    def runs_in_memory(self) -> int:
+        """How many runs this process holds."""
+        return sum(owner.runs_in_memory for owner, _ in self._owners.values())
+
     async def run(self, membership: Membership) -> None:
         """Join the group and work until ``membership.leave`` is called.
 

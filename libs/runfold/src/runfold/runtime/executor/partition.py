@@ -65,6 +65,11 @@ class PartitionOwner:
         self._stopping = asyncio.Event()
         self._tenure: Tenure | None = None
 
+    @property
+    def runs_in_memory(self) -> int:
+        """How many runs are held."""
+        return 0 if self._tenure is None else len(self._tenure.drivers)
+
     def hand_over(self) -> None:
         """Start nothing new; ``run`` returns once what runs has ended, or its time is up."""
         self._stopping.set()
