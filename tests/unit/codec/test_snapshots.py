@@ -52,9 +52,9 @@ def comes_back(state: State, limit: int = 1 << 20) -> None:
 
 
 def deep(value: Any) -> Any:  # noqa: ANN401 - any part of a state
-    """Take a value apart, so that equality is exact (but a StrEnum in a field of text is its text)."""
-    if isinstance(value, str):
-        return str(value)
+    """Take a value apart, so that equality is exact; an entry's outcome is annotated as text, and read as such."""
+    if isinstance(value, Entry):
+        value = dataclasses.replace(value, outcome=str(value.outcome))
     if isinstance(value, dict):
         return [(key, deep(inner)) for key, inner in value.items()]
     if isinstance(value, list | tuple):
@@ -164,11 +164,11 @@ class Snapshots(Runs):
 
 TestSnapshots = Snapshots.TestCase
 TestSnapshots.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(instances(State))
 def test_any_state_comes_back(state: State) -> None:
     """Not only those that a fold can reach."""
