@@ -8,3 +8,10 @@ the owner of the partition holds against its own state.
 * ``reconciler``  the loop: lease, ask, publish, postpone
 * ``settings``    numbers and names
 """
+
+from __future__ import annotations
+
+from runfold.runtime.reconciler.reconciler import Reconciler
+from runfold.runtime.reconciler.settings import ReconcilerMetrics, ReconcilerSettings
+
+__all__ = ["Reconciler", "ReconcilerMetrics", "ReconcilerSettings"]
