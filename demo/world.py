@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,6 +52,15 @@ class Posted:
     is_new: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question to the model: its conversation, the answers already in it, and when it came (ms since 1970)."""
+
+    conversation: str
+    answered: int
+    at_ms: int
+
+
 @dataclass(slots=True)
 class Hold:
     """An answer that is kept back after its effect was committed."""
@@ -64,17 +74,22 @@ class Hold:
 class World:
     """The server, as a context manager. Its books may be read at any time.
 
+    Args:
+        script: What the model says.
+        latency_s: Called for each answer of the model and each new effect: how long it takes, in seconds.
+
     Attributes:
-        asked: (conversation, number of answers already in it) -> how often the model was asked exactly that.
+        questions: Every question to the model, in order of arrival.
         posts: Every POST with a key, in order of arrival.
         resources: Collection -> key -> the resource that was made for it.
     """
 
-    def __init__(self, script: Script) -> None:
-        self.asked: Counter[tuple[str, int]] = Counter()
+    def __init__(self, script: Script, latency_s: Callable[[], float] | None = None) -> None:
+        self.questions: list[Asked] = []
         self.posts: list[Posted] = []
         self.resources: dict[str, dict[str, Json]] = {}
         self._script = script
+        self._latency_s = latency_s
         self._holds: dict[str, Hold] = {}
         self._lock = threading.Lock()
         self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler(self))
@@ -101,6 +116,12 @@ class World:
         with self._lock:
             return self._holds.setdefault(key, Hold())
 
+    @property
+    def asked(self) -> Counter[tuple[str, int]]:
+        """Give (conversation, number of answers already in it) -> how often the model was asked exactly that."""
+        with self._lock:
+            return Counter((question.conversation, question.answered) for question in self.questions)
+
     def effects(self, collection: str) -> Counter[str]:
         """Give how often each key took effect in a collection."""
         with self._lock:
@@ -112,7 +133,8 @@ class World:
         conversation = next(_text(message["content"]) for message in messages if message["role"] == "user")
         answered = sum(message["role"] == "assistant" for message in messages)
         with self._lock:
-            self.asked[conversation, answered] += 1
+            self.questions.append(Asked(conversation, answered, time.time_ns() // 1_000_000))
+        self._take_time()
         return _completion(self._script(conversation, answered), request, answered)
 
     def post(self, collection: str, key: str, pid: int, body: Json) -> tuple[HTTPStatus, Json]:
@@ -127,11 +149,17 @@ class World:
             hold = self._holds.get(key) if is_new else None
         if {**body, "id": resource["id"], "key": key} != resource:
             return HTTPStatus.UNPROCESSABLE_ENTITY, {"error": f"key {key} was used with another body"}
+        if is_new:
+            self._take_time()
         if hold is not None:
             hold.pid = pid
             hold.committed.set()
             hold.released.wait(_HELD_AT_MOST_S)
         return (HTTPStatus.CREATED if is_new else HTTPStatus.OK), resource
+
+    def _take_time(self) -> None:
+        if self._latency_s is not None:
+            time.sleep(self._latency_s())
 
     def find(self, collection: str, key: str) -> list[Json]:
         """Give the resource that was made for a key, if there is one."""
