@@ -106,7 +106,7 @@ def test_an_unknown_price_is_null() -> None:
     [
         (0, "1970-01-01T00:00:00.000Z"),
         (1_767_323_045_678, "2026-01-02T03:04:05.678Z"),
-        (-1, "1969-12-31T23:59:59.999Z"),,
+        (-1, "1969-12-31T23:59:59.999Z"),
     ],
 )
 def test_a_time_is_utc_with_milliseconds(ms: int, text: str) -> None:
