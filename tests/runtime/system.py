@@ -25,11 +25,11 @@ from runfold.core.fence import Fence, Head, Judgement
 from runfold.core.partitioning import partition_of
 from runfold.core.state import State
 from runfold.core.transitions import fold
+from runfold.ports.topics import Topics
 from runfold.runtime.compactor import Compactor, CompactorSettings
 from runfold.runtime.executor import Executor, ExecutorSettings
 from runfold.runtime.reconciler.reconciler import Reconciler
 from runfold.runtime.reconciler.settings import ReconcilerSettings
-from runfold.ports.topics import Topics
 
 TOPICS = Topics()
 

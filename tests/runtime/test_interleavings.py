@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from runfold import Agent, App, Recovery, ToolContext, tool
 from runfold.codec import inputs as codec_inputs
+from runfold.codec import log as log_codec
 from runfold.codec.input_types import VerdictInput
 from runfold.core.events import (
     CancelRequested,
@@ -36,6 +38,10 @@ def one_tool_app(recovery: Recovery, body: Callable[[ToolContext[None]], Awaitab
         return await body(ctx)
 
     return App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
+
+
+def _has(calls: list[int], count: int) -> bool:
+    return len(calls) == count
 
 
 def is_tool_request(record: object) -> bool:
@@ -188,8 +194,6 @@ def test_8_a_starved_owner_gives_its_epoch_up_after_a_bounded_number_of_stale_re
 
 
 def _claims(system: System) -> int:
-    from runfold.codec import log as log_codec
-
     _, end = system.broker.bounds(TOPICS.log, 0)
     records = system.broker.slice(TOPICS.log, 0, 0, end)
     return sum(isinstance(log_codec.decode(r.value or b""), PartitionClaimed) for r in records)
@@ -291,7 +295,7 @@ def test_14_an_exception_of_a_tool_that_cannot_be_repeated_is_an_unknown_outcome
 
 
 def test_15_a_call_that_runs_through_a_broker_restart_keeps_its_outcome() -> None:
-    """MANUAL: the epoch ends during the call, or while its outcome is appended; it is not indeterminate, nor repeated."""
+    """MANUAL: the epoch ends in the call, or while its outcome is appended: not indeterminate, not repeated."""
     calls: list[int] = []
 
     async def main(fates: list[str]) -> None:
@@ -420,7 +424,7 @@ def test_three_attempts_lost_to_crashes_interrupt_the_run() -> None:
                 process = await system.start_executor(app, f"p{crash}")
                 if crash == 1:
                     await system.start("r1", "a")
-                await system.until(lambda crash=crash: len(calls) == crash)
+                await system.until(partial(_has, calls, crash))
                 process.kill()
             await system.start_executor(app, "p4")
             state = await system.waiting("r1", WaitReason.ERROR)

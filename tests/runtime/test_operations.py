@@ -9,7 +9,7 @@ import pytest
 
 from runfold import Agent, App, Recovery, Result, ToolContext, tool
 from runfold.codec import inputs as codec_inputs
-from runfold.core.events import InputSettled, Interrupted, RunCancelled, RunEvent, ToolCallRequested, VersionChanged
+from runfold.core.events import InputSettled, Interrupted, RunCancelled, ToolCallRequested, VersionChanged
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
 from tests.runtime.faults import FaultyLog
@@ -356,7 +356,7 @@ def test_an_append_that_fails_anywhere_changes_nothing_that_a_person_would_notic
             assert (await system.ended("r1")).ended is Status.COMPLETED
             assert book.effects == {"r1:2": 1, "r1:3": 1, "r1:5": 1}
             assert max(model.calls.values()) == 1
-            causes = [e.cause for e in system.events("r1") if isinstance(e, RunEvent) and e.cause]
+            causes = [e.cause for e in system.events("r1") if e.cause]
             assert len(causes) == 1
 
     run_virtual(main())

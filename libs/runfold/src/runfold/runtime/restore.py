@@ -103,12 +103,13 @@ class Replay:
         self._log = log
         self._store = store
 
-    async def adopt(self, stored: Iterable[StoredRun], upto: int) -> None:
+    async def adopt(self, stored: Iterable[StoredRun], upto: int | None) -> None:
         """Take runs into memory from their snapshots; events that these do not cover are applied later.
 
         Args:
+            stored: The runs.
             upto: Offset of the next record that will be applied: a run whose newest snapshot is set aside is
-                folded again from the log up to there.
+                folded again from the log up to there. None: the log's end.
         """
         for run in stored:
             loaded = await self._load(run, upto)
@@ -176,15 +177,19 @@ class Replay:
             loaded.uncovered = (offset, head.epoch)
         if loaded.parked is not None:
             return
+        if event is None:
+            self._park(loaded, offset, problem or "not an event of a run")
+            return
         try:
-            if event is None:
-                raise UnknownRecord(problem or "not an event of a run")
             loaded.state = fold(loaded.state, event)  # type: ignore[arg-type]  # Event is the union of RunEvent's classes
-        except (IllegalTransition, UnknownRecord) as error:
-            loaded.parked = str(error)
-            _log.error("run_parked", run_id=loaded.run_id, partition=self.partition, offset=offset, error=str(error))
+        except IllegalTransition as error:
+            self._park(loaded, offset, str(error))
 
-    async def _load(self, run: StoredRun, upto: int) -> Loaded:
+    def _park(self, loaded: Loaded, offset: int, problem: str) -> None:
+        loaded.parked = problem
+        _log.error("run_parked", run_id=loaded.run_id, partition=self.partition, offset=offset, error=problem)
+
+    async def _load(self, run: StoredRun, upto: int | None) -> Loaded:
         for index, snapshot in enumerate(run.snapshots):
             try:
                 state = snapshot_codec.decode_snapshot(snapshot, run.chunks)
@@ -209,8 +214,9 @@ class Replay:
         loaded = Loaded(run.run_id, first=(run.first_offset, run.first_epoch))
         return await self._refold(loaded, run.first_offset, run.first_epoch, upto)
 
-    async def _refold(self, loaded: Loaded, start: int, epoch: int, end: int) -> Loaded:
+    async def _refold(self, loaded: Loaded, start: int, epoch: int, upto: int | None) -> Loaded:
         """Fold one run on from the log, for want of a good snapshot."""
+        end = (await self._log.bounds(self.partition)).end if upto is None else upto
         alone = Replay(self.partition, self._log, self._store, Fence(epoch))
         alone.runs[loaded.run_id] = loaded
         alone.fence.know(loaded.run_id, 0 if loaded.state is None else loaded.state.seq + 1)

@@ -20,6 +20,7 @@ from runfold.runtime.executor.tenure import Tenure
 
 _log = structlog.get_logger(__name__)
 _BATCH = 500
+_ROOM_POLL_S = 0.05
 
 
 async def take_inputs(tenure: Tenure, reader: InputReader) -> None:
@@ -29,9 +30,17 @@ async def take_inputs(tenure: Tenure, reader: InputReader) -> None:
         EpochOver: See there.
     """
     while True:
+        await _wait_for_room(tenure)
         for record in await reader.next(_BATCH):
             if not tenure.positions.is_settled(record.topic, record.offset):
                 await _take(tenure, record)
+
+
+async def _wait_for_room(tenure: Tenure) -> None:
+    """Take no new input while too many runs are being driven: the topic keeps it better than memory does."""
+    limit = tenure.world.settings.max_busy_runs
+    while len(tenure.drivers) > limit and sum(not d.at_rest for d in tenure.drivers.values()) > limit:  # noqa: ASYNC110 - many make room
+        await asyncio.sleep(_ROOM_POLL_S)
 
 
 async def _take(tenure: Tenure, record: InputRecord) -> None:

@@ -18,7 +18,7 @@ from runfold.core.events import PartitionClaimed
 from runfold.core.policy import backoff, claim_backoff
 from runfold.core.positions import Positions
 from runfold.ports.inputs import InputReader
-from runfold.ports.log import AppendFailed
+from runfold.ports.log import AppendFailed, LogUnrecoverable
 from runfold.ports.store import PartitionRow, StoredRun, StoreUnavailable
 from runfold.runtime.executor.driver import RunDriver
 from runfold.runtime.executor.inputs import take_inputs
@@ -28,19 +28,16 @@ from runfold.runtime.restore import Replay, restore
 
 _log = structlog.get_logger(__name__)
 _DRAIN_POLL_S = 0.02
+# An epoch that lasted this long was no failure of the claim before it.
+_PEACE_S = 60.0
 
 
 class _HandedOver(Exception):
     """Leaves the task group of a tenure that was drained."""
 
 
-def _first(group: BaseExceptionGroup[EpochOver]) -> EpochOver:
-    """Of the several tasks that met the end of the epoch, one is enough."""
-    return next(error for error in _leaves(group) if isinstance(error, EpochOver))
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
             yield from _leaves(inner)
     else:
@@ -84,16 +81,15 @@ class PartitionOwner:
         try:
             while not self._stopping.is_set():
                 began = self._world.clock.elapsed()
-                try:
-                    await self._own_once()
-                except EpochOver as over:
-                    lasted = self._world.clock.elapsed() - began
-                    failures = 0 if lasted > 60 else failures + 1  # noqa: PLR2004 - a minute of peace
-                    self._world.metrics.epoch_over(self._partition, str(over))
-                    _log.warning("epoch_over", partition=self._partition, reason=str(over), failures=failures)
-                    await self._pause(claim_backoff(failures, self._world.chance.jitter()))
+                reason = await self._own_once()
+                if reason is None:
+                    return
+                lasted = self._world.clock.elapsed() - began
+                failures = 0 if lasted > _PEACE_S else failures + 1
+                self._world.metrics.epoch_over(self._partition, reason)
+                _log.warning("epoch_over", partition=self._partition, reason=reason, failures=failures)
+                await self._pause(claim_backoff(failures, self._world.chance.jitter()))
         finally:
-            self._world.effects.detach(self._partition)
             self._world.metrics.partition_released(self._partition)
 
     async def _pause(self, seconds: float) -> None:
@@ -105,23 +101,40 @@ class PartitionOwner:
 
     # --- one epoch ----------------------------------------------------------------------------------------------
 
-    async def _own_once(self) -> None:
-        """Claim, take over, and drive until the epoch ends or the partition is handed over."""
-        epoch = await self._claim()
+    async def _own_once(self) -> str | None:
+        """Claim, take over, and drive. Gives why the epoch ended; None: the partition was handed over."""
         try:
+            epoch = await self._claim()
             async with asyncio.TaskGroup() as group:
                 tenure = self._begin(epoch, group)
                 self._tenure = tenure
                 group.create_task(self._work(tenure), name=f"partition {self._partition}")
                 await self._supervise(tenure)
-        except* _HandedOver:
-            pass
-        except* EpochOver as over:
-            raise _first(over) from None
+        except EpochOver as over:
+            return str(over)
+        except ExceptionGroup as errors:
+            return self._why(list(_leaves(errors)))
         finally:
             self.ready = False
-            self._tenure = None
+            if self._tenure is not None:
+                # What was requested and not yet started must not start any more.
+                self._tenure.writer.end("the tenure is over")
+                self._tenure = None
             self._world.effects.detach(self._partition)
+        return None
+
+    def _why(self, errors: list[Exception]) -> str | None:
+        """Say why the tasks of a tenure ended; what no retry can mend is raised."""
+        for error in errors:
+            if isinstance(error, LogUnrecoverable):
+                raise error
+        for error in errors:
+            if not isinstance(error, _HandedOver | EpochOver):
+                # Kafka away, a defect: giving up would leave the partition to nobody.
+                _log.error("tenure_failed", partition=self._partition, exc_info=error)
+                return f"{type(error).__name__}: {error}"
+        over = next((error for error in errors if isinstance(error, EpochOver)), None)
+        return None if over is None else str(over)
 
     async def _claim(self) -> int:
         """Append a claim; its offset is the epoch."""

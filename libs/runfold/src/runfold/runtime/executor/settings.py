@@ -18,6 +18,7 @@ class ExecutorSettings:
         freshness_s: An acknowledgement older than this, counted from the produce, proves nothing: half a session.
         drain_s: How long a hand-over waits for what runs.
         evict_every_s: How often runs at rest are taken out of memory.
+        max_busy_runs: Of one partition; above it, inputs wait in their topics.
         max_stale: How often a request is appended again for want of a fresh acknowledgement.
     """
 
@@ -31,4 +32,5 @@ class ExecutorSettings:
     inline_limit: int = 65_536
     max_record: int = 990_000
     evict_every_s: float = 1.0
+    max_busy_runs: int = 20_000
     max_stale: int = 5

@@ -127,9 +127,8 @@ class Tenure:
         Raises:
             EpochOver: It was written to in a later epoch: somebody else owns the partition.
         """
-        end = (await self.world.log.bounds(self.partition)).end
         replay = Replay(self.partition, self.world.log, self.world.store, Fence(self.epoch))
-        await replay.adopt([stored], end)
+        await replay.adopt([stored], None)
         loaded = replay.runs[stored.run_id]
         if loaded.state is not None and loaded.state.epoch > self.epoch:
             reason = f"run {stored.run_id} was written to in epoch {loaded.state.epoch}, after ours ({self.epoch})"
