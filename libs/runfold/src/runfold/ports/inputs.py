@@ -35,7 +35,11 @@ class InputReader(Protocol):
         ...
 
     async def next(self, max_records: int) -> list[InputRecord]:
-        """Wait for records; give at least one, in the order of each topic; the topics in no particular order."""
+        """Wait for records; give at least one, in the order of each topic; the topics in no particular order.
+
+        Raises:
+            ports.log.LogUnrecoverable: A topic ends before the next record to read.
+        """
         ...
 
     async def close(self) -> None:
@@ -47,9 +51,17 @@ class Inputs(Protocol):
     """The input topics."""
 
     async def open(self, partition: int, next_offsets: Mapping[str, int]) -> InputReader:
-        """Read each topic (full name) from its next offset on; a topic that is not named, from 0."""
+        """Read each topic (full name) from its next offset on; a topic that is not named, from 0.
+
+        Raises:
+            ports.log.LogUnrecoverable: A topic ends before its next offset: records were lost, or it is another one.
+        """
         ...
 
     async def fetch(self, topic: str, partition: int, offset: int) -> InputRecord | None:
-        """Read one record; None if retention has deleted it."""
+        """Read one record; None if retention has deleted it.
+
+        Raises:
+            ports.log.LogUnrecoverable: The topic ends before it.
+        """
         ...

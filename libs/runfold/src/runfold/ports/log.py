@@ -19,6 +19,10 @@ class LogUnrecoverable(Exception):
     """The log is not what was recorded of it (truncated, trimmed too far, another one). Stop; never guess."""
 
 
+class LogUnavailable(Exception):
+    """Kafka did not answer in time: wait and try again. Any awaited method of ``Log`` and ``Inputs`` may raise it."""
+
+
 @dataclass(frozen=True, slots=True)
 class LogRecord:
     """One record.

@@ -35,5 +35,6 @@ class Publisher(Protocol):
 
         Raises:
             PublishFailed: See there; the message names the topic and what Kafka said.
+            ports.log.RecordTooLarge: It is above the limit and was not produced; trying again does not help.
         """
         ...

@@ -1,0 +1,195 @@
+"""Settings of the Kafka clients: ours, with those of ``RUNFOLD_KAFKA_CONFIG`` laid over them."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from runfold.adapters.kafka.errors import KafkaConfigError
+
+Settings = dict[str, Any]
+
+LOGGER: Final = logging.getLogger("runfold.kafka")
+
+_COMMON: Final[Mapping[str, Any]] = {
+    "client.id": "runfold",
+    "statistics.interval.ms": 0,
+    "enable.metrics.push": False,
+    "socket.keepalive.enable": True,
+    # The default lets a client sleep for 10 s after a broker has come back.
+    "reconnect.backoff.max.ms": 1000,
+}
+_PRODUCER: Final[Mapping[str, Any]] = {
+    "acks": "all",
+    "enable.idempotence": True,
+    "linger.ms": 0,
+    "message.timeout.ms": 0,
+    "partitioner": "murmur2_random",
+    # How long an unknown topic is waited for before a record fails; by default 30 s.
+    "topic.metadata.propagation.max.ms": 5000,
+}
+_READER: Final[Mapping[str, Any]] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "allow.auto.create.topics": False,
+    # A newly assigned partition waits for the fetch that is pending: 350 ms at the default of 500.
+    "fetch.wait.max.ms": 100,
+    # By default a consumer whose queue is full fetches nothing for a second.
+    "fetch.queue.backoff.ms": 20,
+    "fetch.error.backoff.ms": 100,
+}
+
+# What may not be overridden, with the reason that the error gives.
+_SAFETY: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("bootstrap.servers", "metadata.broker.list"), "RUNFOLD_KAFKA_BOOTSTRAP sets it"),
+    **dict.fromkeys(("acks", "request.required.acks"), "an acknowledged record must survive a broker"),
+    "enable.idempotence": "acknowledged offsets must be contiguous",
+    "enable.gapless.guarantee": "acknowledged offsets must be contiguous",
+    "transactional.id": "control records take offsets, so that acknowledgements would not be contiguous",
+    **dict.fromkeys(
+        ("message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries"),
+        "the producer retries without limit",
+    ),
+    **dict.fromkeys(("partitioner", "partitioner_cb"), "a run's partition is that of Java's default partitioner"),
+    "message.max.bytes": "a record's size is checked before it is produced",
+    **dict.fromkeys(
+        ("enable.auto.commit", "auto.commit.enable", "enable.auto.offset.store", "auto.commit.interval.ms"),
+        "positions are kept in the log, never by the group",
+    ),
+    "auto.offset.reset": "a silent jump would lose the log",
+    "allow.auto.create.topics": "topics are made by `runfold setup`",
+    **dict.fromkeys(("group.id", "group.instance.id"), "Runfold names its groups"),
+    "partition.assignment.strategy": "an owner keeps what does not move (cooperative-sticky)",
+    "test.mock.num.brokers": "that is no Kafka",
+}
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Read a ``key=value`` file: a setting a line, ``#`` begins a comment line, spaces around both parts are cut.
+
+    Raises:
+        KafkaConfigError: It cannot be read, or a line is malformed or repeats a key; file and line are named.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"RUNFOLD_KAFKA_CONFIG: {path} cannot be read: {error}"
+        raise KafkaConfigError(message) from error
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        key, equals, value = (part.strip() for part in line.partition("="))
+        if not equals or not key:
+            # The line itself may be half of a password: it is not repeated.
+            message = f"{path}, line {number}: expected key=value"
+            raise KafkaConfigError(message)
+        if key in found:
+            message = f"{path}, line {number}: {key} is set twice"
+            raise KafkaConfigError(message)
+        found[key] = value
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSettings:
+    """Times of a group membership, in seconds.
+
+    Attributes:
+        session_s: Silence after which the group gives a member up.
+        max_poll_s: Time between two polls after which a member gives itself up.
+        listener_s: Bound of one call of the listener; above its own bound for draining, below ``max_poll_s``.
+        stall_s: Time without a tick of the event loop after which the member leaves.
+    """
+
+    session_s: float = 10.0
+    heartbeat_s: float = 3.0
+    max_poll_s: float = 60.0
+    listener_s: float = 30.0
+    stall_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaConfig:
+    """How clients reach Kafka.
+
+    Attributes:
+        bootstrap: ``host:port``, several with commas.
+        extra: librdkafka's own settings (TLS, SASL, sessions), laid over ours.
+
+    Raises:
+        KafkaConfigError: ``extra`` overrides a setting that safety depends on.
+    """
+
+    bootstrap: str
+    extra: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for key in self.extra:
+            if key == "partition.assignment.strategy" and self.next_generation:
+                continue
+            if (why := _SAFETY.get(key)) is not None:
+                message = f"RUNFOLD_KAFKA_CONFIG: {key} may not be set: {why}"
+                raise KafkaConfigError(message)
+
+    @classmethod
+    def load(cls, bootstrap: str, path: Path | None) -> KafkaConfig:
+        """Read the file that RUNFOLD_KAFKA_CONFIG names, if any.
+
+        Raises:
+            KafkaConfigError: See ``read_properties``, and above.
+        """
+        return cls(bootstrap, {} if path is None else read_properties(path))
+
+    @property
+    def next_generation(self) -> bool:
+        """Whether the operator chose KIP-848, whose sessions and assignor are the broker's affair."""
+        return self.extra.get("group.protocol", "classic").lower() == "consumer"
+
+    def admin(self) -> Settings:
+        """Give the settings of an admin client."""
+        return self._merge({})
+
+    def producer(self, max_record: int) -> Settings:
+        """Give the settings of a producer of records up to ``max_record`` bytes, Kafka's overhead not counted."""
+        return self._merge({**_PRODUCER, "message.max.bytes": max_record + 65_536})
+
+    def reader(self) -> Settings:
+        """Give the settings of a consumer that is plainly assigned; its group is a name that nobody else has."""
+        return self._merge({**_READER, "group.id": f"runfold-plain-{uuid.uuid4().hex}"})
+
+    def member(self, group: str, member: MemberSettings) -> Settings:
+        """Give the settings of a member of a group."""
+        ours: Settings = {**_READER, "group.id": group, "max.poll.interval.ms": _ms(member.max_poll_s)}
+        if not self.next_generation:
+            ours |= {
+                "partition.assignment.strategy": "cooperative-sticky",
+                "session.timeout.ms": _ms(member.session_s),
+                "heartbeat.interval.ms": _ms(member.heartbeat_s),
+            }
+        return self._merge(ours)
+
+    def session_s(self, member: MemberSettings) -> float:
+        """Give the session time-out in force, in seconds: half of it is how long an acknowledgement is fresh.
+
+        Raises:
+            KafkaConfigError: It is not a number.
+        """
+        value = self.extra.get("session.timeout.ms")
+        try:
+            return member.session_s if value is None else int(value) / 1000
+        except ValueError:
+            message = f"RUNFOLD_KAFKA_CONFIG: session.timeout.ms is not a number of milliseconds: {value!r}"
+            raise KafkaConfigError(message) from None
+
+    def _merge(self, ours: Settings) -> Settings:
+        return {**_COMMON, **ours, **self.extra, "bootstrap.servers": self.bootstrap}
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)
