@@ -120,7 +120,7 @@ class World:
         self.settings = ReconcilerSettings("host:1", scan_s=0.005, lookup_timeout_s=5.0)
 
     @asynccontextmanager
-    async def reconciling(self, holder: str = "host:1", **changed: Any) -> AsyncIterator[Reconciler]:  # noqa: ANN401
+    async def reconciling(self, holder: str = "host:1", **changed: Any) -> AsyncIterator[Reconciler]:
         """Run a reconciler; it is closed at the end, and its failure is the test's."""
         app = App([Agent("one", model=ScriptedModel([]), instructions="", tools=self.tools)])
         settings = replace(self.settings, holder=holder, **changed)

@@ -1,6 +1,5 @@
 """What an execution, a lookup and an approval question mean for the run."""
 
-# ruff: noqa: ANN401 - options of every type are passed through
 from __future__ import annotations
 
 import asyncio
@@ -221,6 +220,36 @@ async def test_absent_is_not_believed_while_a_thread_of_the_call_still_runs() ->
         release.set()
         assert await agent.execute(invocation("create", {"title": "y"})) == Returned(Outcome.SUCCESS, b'"y"')
         assert await agent.look_up(call) == NotThere()
+        assert await agent.execute(call) == Returned(Outcome.SUCCESS, b'"x"')
+
+
+async def test_what_a_thread_did_after_its_time_out_is_looked_up_before_the_next_attempt() -> None:
+    """The reconciler may have said "absent" while the thread was still on its way: the ticket must not be doubled."""
+    release = threading.Event()
+    tickets: list[str] = []
+    asked: list[int] = []
+
+    @tool(recovery=Recovery.LOOKUP)
+    def create(title: str) -> str:
+        release.wait()
+        tickets.append(title)
+        return title
+
+    @create.lookup
+    async def find(ctx: ToolContext[Deps], title: str) -> str | Absent:
+        asked.append(ctx.attempt)
+        return title if title in tickets else ABSENT
+
+    async with running(create) as agent:
+        await agent.execute(invocation("create", {"title": "x"}, timeout_s=0.05))
+        again = asyncio.create_task(agent.execute(invocation("create", {"title": "x"}, attempt=2)))
+        await asyncio.sleep(0)
+        release.set()
+        assert await again == Returned(Outcome.SUCCESS, b'"x"')
+        assert (tickets, asked) == (["x"], [2])
+        other = invocation("create", {"title": "y"}, idempotency_key="run-1:20")
+        assert await agent.execute(other) == Returned(Outcome.SUCCESS, b'"y"')
+        assert asked == [2]
 
 
 async def test_results_are_recorded_by_their_type() -> None:

@@ -1,6 +1,5 @@
 """What an author declares wrongly is an error at import, which names the thing and the mend."""
 
-# ruff: noqa: ANN401 - options of every type are passed through
 from __future__ import annotations
 
 import asyncio

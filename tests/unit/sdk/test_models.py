@@ -1,6 +1,5 @@
 """One model call: messages built without loss, answers recorded, errors judged."""
 
-# ruff: noqa: ANN401 - options of every type are passed through
 from __future__ import annotations
 
 import asyncio

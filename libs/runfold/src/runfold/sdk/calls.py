@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 from pydantic_ai.exceptions import ModelRetry, ToolFailed
 
-from runfold.core.events import Outcome
+from runfold.core.events import Outcome, Recovery
 from runfold.core.payload import canonical_json
 from runfold.ports.agents import GateAsked, Invalid, Invocation, NotThere, Returned, Unknown, Valid
 from runfold.sdk.context import StateView, ToolContext
@@ -42,13 +42,18 @@ class Calls:
     async def execute(self, tool: AnyTool, call: Invocation) -> Returned | Unknown:
         """Run a tool; see ``RunningAgent.execute``.
 
-        A sync tool's earlier thread of the same key is waited for first, within the time-out.
+        A sync tool's earlier thread of the same key is waited for first, within the time-out. What it did after the
+        last lookup is then looked up again: somebody else may have said "absent" while it was still running.
         """
         scope = asyncio.timeout(call.timeout_s)
         try:
             arguments = restored(tool, call.arguments)
             async with scope:
                 await self._threads.returned(call.idempotency_key)
+                if tool.recovery is Recovery.LOOKUP and self._threads.has_outlived(call.idempotency_key):
+                    answer = await self.look_up(tool, call)
+                    if not isinstance(answer, NotThere):
+                        return answer
                 value = await self._call(tool.function, tool.shape, call, arguments, call.idempotency_key)
         except ModelRetry as told:
             return Returned(Outcome.RETRIED, canonical_json(told.message))
@@ -66,7 +71,8 @@ class Calls:
         asked = tool.lookup_function
         if asked is None:
             return Unknown(f"tool {tool.name!r} has no lookup function")
-        was_running = self._threads.is_running(call.idempotency_key)
+        key = call.idempotency_key
+        was_running = self._threads.is_running(key)
         scope = asyncio.timeout(call.timeout_s)
         try:
             arguments = restored(tool, call.arguments)
@@ -76,8 +82,14 @@ class Calls:
             return Unknown(f"the lookup cannot tell: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a lookup that fails has said nothing
             return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
+        return self._found(tool, key, value, was_running=was_running)
+
+    def _found(self, tool: AnyTool, key: str, value: object, *, was_running: bool) -> Returned | NotThere | Unknown:
+        if value is ABSENT and was_running:
+            return Unknown(f"{_THREAD_RUNS}; the lookup says absent, which may change")
         if value is ABSENT:
-            return Unknown(f"{_THREAD_RUNS}; the lookup says absent, which may change") if was_running else NotThere()
+            self._threads.looked_at(key)
+            return NotThere()
         if value is None and not tool.encoder.admits(None):
             return Unknown("the lookup returned None: it has to return the result, ABSENT, or raise Indeterminate")
         return recorded(tool.name, tool.lookup_encoder, value)

@@ -21,10 +21,19 @@ class Threads:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, Future[Any]] = {}
+        self._outlived: set[str] = set()
 
     def is_running(self, key: str) -> bool:
         """Whether a thread of this key has not returned yet."""
         return key in self._running
+
+    def has_outlived(self, key: str) -> bool:
+        """Whether a thread of this key outlived its wait, and nobody has looked since at what it did."""
+        return key in self._outlived
+
+    def looked_at(self, key: str) -> None:
+        """Take note that somebody looked, after the last thread of this key had returned."""
+        self._outlived.discard(key)
 
     async def returned(self, key: str) -> None:
         """Wait until no thread of this key runs; what it returned or raised is dropped."""
@@ -45,7 +54,12 @@ class Threads:
         context = contextvars.copy_context()
         name = f"runfold {key or 'question'}"
         threading.Thread(target=_work, args=(future, context, function), name=name, daemon=True).start()
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            if key is not None:
+                self._outlived.add(key)
+            raise
 
     def _forget(self, key: str, future: Future[Any]) -> None:
         with self._lock:
