@@ -34,17 +34,17 @@ _WAIT = WaitRow("run:3", "run", 3, 3, 6, WaitReason.AWAITING_APPROVAL, 3000, Inl
 _CALL = OpenCallRow("run", 2, 3, "research", "ticket", "call-1", Inline(b"{}"), 1, 4, Recovery.LOOKUP, 1000)
 
 
-def partition(**changes: Any) -> PartitionRow:  # noqa: ANN401 - fields of the row
+def partition(**changes: Any) -> PartitionRow:
     """Partition 3, never committed."""
     return replace(_PARTITION, **changes)
 
 
-def run(run_id: str = "run", **changes: Any) -> RunRow:  # noqa: ANN401 - fields of the row
+def run(run_id: str = "run", **changes: Any) -> RunRow:
     """A running run at seq 5."""
     return replace(_RUN, run_id=run_id, **changes)
 
 
-def snapshot(run_id: str = "run", **changes: Any) -> SnapshotRow:  # noqa: ANN401 - fields of the row
+def snapshot(run_id: str = "run", **changes: Any) -> SnapshotRow:
     """A snapshot at seq 5."""
     return replace(_SNAPSHOT, run_id=run_id, **changes)
 
@@ -54,16 +54,16 @@ def chunk(run_id: str = "run", first_index: int = 0, count: int = 3, data: bytes
     return ChunkRow(run_id, first_index, count, data)
 
 
-def wait(**changes: Any) -> WaitRow:  # noqa: ANN401 - fields of the row
+def wait(**changes: Any) -> WaitRow:
     """An approval gate of ``run`` at step 3."""
     return replace(_WAIT, **changes)
 
 
-def call(**changes: Any) -> OpenCallRow:  # noqa: ANN401 - fields of the row
+def call(**changes: Any) -> OpenCallRow:
     """A LOOKUP call of ``run`` at step 2, requested in epoch 4, with a timeout of a second."""
     return replace(_CALL, **changes)
 
 
-def commit(row: PartitionRow | None = None, **parts: Any) -> Commit:  # noqa: ANN401 - fields of the commit
+def commit(row: PartitionRow | None = None, **parts: Any) -> Commit:
     """A commit onto a row, by default the first one of partition 3."""
     return Commit(partition() if row is None else row, **parts)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from runfold.core.events import Version
 from runfold.core.payload import BlobRef, Inline
 from runfold.core.positions import Position, Positions
 from runfold.core.state import Status
@@ -60,6 +61,19 @@ async def test_a_run_comes_back_as_it_was_written(store: AnyStore) -> None:
     assert await store.run("run") == ended
     assert await store.run("large") == large
     assert await store.run("nobody") is None
+
+
+async def test_text_that_postgres_cannot_hold_does_not_stop_a_commit(store: AnyStore) -> None:
+    """A NUL in what a tool or a model said must not make the partition's commits fail for ever."""
+    nul = "a\0b"
+    await store.commit(
+        rows.commit(
+            runs=[rows.run(error=nul, agent=nul, version=Version(nul, tools=((nul, nul),)), usage={nul: 1})],
+            opened_waits=[rows.wait(tool=nul)],
+            opened_calls=[rows.call(tool=nul)],
+        )
+    )
+    assert await store.run("run") is not None
 
 
 async def test_no_commit_lowers_the_seq_of_a_run(store: AnyStore) -> None:

@@ -91,6 +91,11 @@ async def test_a_new_attempt_is_nobody_s_and_has_no_tries(store: AnyStore) -> No
     assert (due.call.attempt, due.tries) == (2, 0)
 
 
+async def test_an_endless_time_out_does_not_stop_the_others(store: AnyStore) -> None:
+    await _open(store, rows.call(step=1, timeout_ms=2**62), rows.call(step=2))
+    assert await _due(store, OVERDUE) == [2]
+
+
 async def test_a_closed_call_is_not_due_and_its_lease_is_gone(store: AnyStore) -> None:
     await _open(store, rows.call())
     assert await _due(store, OVERDUE, lease_s=60.0) == [2]

@@ -107,7 +107,7 @@ async def test_a_failing_row_undoes_the_whole_commit(store: PostgresStore) -> No
 async def test_inserted_at_is_the_server_s_and_new_for_each_attempt(
     store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
 ) -> None:
-    def inserted_at() -> Any:  # noqa: ANN401 - a timestamp
+    def inserted_at() -> Any:
         row = database.execute("select inserted_at, clock_timestamp() - inserted_at as age from open_calls").fetchone()
         assert row is not None
         assert 0 <= row["age"].total_seconds() < 60

@@ -4,8 +4,9 @@ import asyncio
 from dataclasses import replace
 
 from runfold.adapters.memory.publisher import MemoryPublisher
-from runfold.core.events import Cause, Interrupted, Settlement
+from runfold.core.events import Cause, Settlement
 from runfold.core.fence import Head, Kind
+from runfold.core.payload import Inline
 from runfold.core.positions import Positions
 from runfold.core.state import Status
 from runfold.ports.publisher import Published
@@ -210,12 +211,33 @@ async def test_a_notification_shows_arguments_that_lie_in_the_object_store(world
     run.turn("g")
     large = await world.blobs.put(b'{"body":"' + b"x" * 70_000 + b'"}')
     gate = run.next.gate("g")
-    assert isinstance(gate, Interrupted)
     run.do(replace(gate, arguments=large, arguments_digest=large.digest))
     world.write(run, 1)
     await world.compact()
     [notification] = world.notifications()
     assert notification["arguments"] == {"body": "x" * 70_000}
+
+
+async def test_a_notification_that_does_not_fit_is_shortened(world: World) -> None:
+    run = world.begin("run")
+    run.turn("g")
+    large = Inline(b'"' + b"x" * 900_000 + b'"')
+    gate = run.next.gate("g")
+    run.do(replace(gate, arguments=large, arguments_digest=large.digest))
+    world.write(run, 1)
+    await world.compact()
+    [notification] = world.notifications()
+    assert notification["arguments"] == {"$omitted": large.digest, "size": 900_002}
+    assert notification["message"] == "please look"
+
+
+async def test_a_dead_input_that_does_not_fit_leaves_a_record_that_says_so(world: World) -> None:
+    world.broker.append(world.topics.approvals, 0, b"run", b"x" * 1_250_000)
+    world.settle(0, Settlement.DEAD, "too_large")
+    await world.compact()
+    [dead] = world.published(world.topics.dead)
+    assert (dead.key, dead.value) == (b"run", None)
+    assert dict(dead.headers)["original"].startswith(b"left where it is: ")
 
 
 async def test_a_parked_run_is_seen_pins_the_replay_and_holds_up_nobody(world: World) -> None:

@@ -119,12 +119,12 @@ class World:
 
     # --- compactors ---------------------------------------------------------------------------------------------
 
-    def settings(self, **changes: Any) -> CompactorSettings:  # noqa: ANN401 - fields of the settings
+    def settings(self, **changes: Any) -> CompactorSettings:
         """Settings that never wait longer than they must."""
         quick = CompactorSettings(self.topics.dead, self.topics.notifications, linger_s=0.0, poll_s=0.005)
         return replace(quick, **changes)
 
-    def compactor(self, publisher: Publisher | None = None, **changes: Any) -> Compactor:  # noqa: ANN401 - as above
+    def compactor(self, publisher: Publisher | None = None, **changes: Any) -> Compactor:
         """Make a compactor of another process."""
         return Compactor(
             log=MemoryLog(self.broker),
@@ -141,7 +141,7 @@ class World:
     async def compacting(
         self,
         publisher: Publisher | None = None,
-        **changes: Any,  # noqa: ANN401 - as above
+        **changes: Any,
     ) -> AsyncIterator[PartitionStatus]:
         """Run a compactor of partition 0; give its status."""
         compactor = self.compactor(publisher, **changes)
@@ -151,7 +151,7 @@ class World:
         finally:
             await compactor.close()
 
-    async def compact(self, **changes: Any) -> PartitionStatus:  # noqa: ANN401 - as above
+    async def compact(self, **changes: Any) -> PartitionStatus:
         """Run a compactor until it has applied the whole log, and stop it."""
         async with self.compacting(**changes) as status:
             await until(lambda: status.stopped or (status.applied == self.end and status.commits > 0))

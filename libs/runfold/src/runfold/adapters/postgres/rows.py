@@ -16,6 +16,23 @@ from runfold.ports.store import ChunkRow, OpenCallRow, PartitionRow, RunRow, Sna
 Columns = dict[str, Any]
 
 
+def _storable(value: Any) -> Any:  # noqa: ANN401 - any column value
+    """Replace what Postgres cannot hold in a text: NUL, which a tool's error or a model's answer may contain."""
+    if isinstance(value, str):
+        return value.replace("\0", "\ufffd")
+    if isinstance(value, dict):
+        return {_storable(name): _storable(item) for name, item in value.items()}
+    return value
+
+
+def _columns(**values: Any) -> Columns:  # noqa: ANN401 - column values
+    return {name: _storable(value) for name, value in values.items()}
+
+
+def _json(**values: Any) -> Jsonb:  # noqa: ANN401 - JSON values
+    return Jsonb(_storable(values))
+
+
 def payload_columns(name: str, payload: Payload | None) -> Columns:
     """Give the three columns of a payload: bytes, or digest and size of the object, or nulls."""
     inline = payload.data if isinstance(payload, Inline) else None
@@ -95,35 +112,33 @@ def read_chunk(row: DictRow) -> ChunkRow:
 def run_columns(row: RunRow) -> Columns:
     """Columns of ``runs``."""
     version = row.version
-    return {
-        "run_id": row.run_id,
-        "partition": row.partition,
-        "agent": row.agent,
-        "status": row.status.value,
-        "step": row.step,
-        "seq": row.seq,
-        "version": Jsonb(
-            {
-                "revision": version.revision,
-                "prompt_hash": version.prompt_hash,
-                "tools_hash": version.tools_hash,
-                "model": version.model,
-                "tools": dict(version.tools),
-            }
+    return _columns(
+        run_id=row.run_id,
+        partition=row.partition,
+        agent=row.agent,
+        status=row.status.value,
+        step=row.step,
+        seq=row.seq,
+        version=_json(
+            revision=version.revision,
+            prompt_hash=version.prompt_hash,
+            tools_hash=version.tools_hash,
+            model=version.model,
+            tools=dict(version.tools),
         ),
-        "usage": Jsonb(dict(row.usage)),
-        "cost_nano_usd": row.cost_nano_usd,
-        "unpriced_calls": row.unpriced_calls,
-        "unaccounted_calls": row.unaccounted_calls,
-        "first_offset": row.first_offset,
-        "first_epoch": row.first_epoch,
-        "last_offset": row.last_offset,
-        "started_at": row.started_at,
-        "updated_at": row.updated_at,
-        "parked": row.parked,
+        usage=_json(**row.usage),
+        cost_nano_usd=row.cost_nano_usd,
+        unpriced_calls=row.unpriced_calls,
+        unaccounted_calls=row.unaccounted_calls,
+        first_offset=row.first_offset,
+        first_epoch=row.first_epoch,
+        last_offset=row.last_offset,
+        started_at=row.started_at,
+        updated_at=row.updated_at,
+        parked=row.parked,
         **payload_columns("output", row.output),
-        "error": row.error,
-    }
+        error=row.error,
+    )
 
 
 def read_run(row: DictRow) -> RunRow:
@@ -141,21 +156,21 @@ def read_run(row: DictRow) -> RunRow:
 
 def wait_columns(row: WaitRow) -> Columns:
     """Columns of ``waits``."""
-    return {
-        "wait_id": row.wait_id,
-        "run_id": row.run_id,
-        "partition": row.partition,
-        "step": row.step,
-        "seq": row.seq,
-        "reason": row.reason.value,
-        "opened_at": row.opened_at,
+    return _columns(
+        wait_id=row.wait_id,
+        run_id=row.run_id,
+        partition=row.partition,
+        step=row.step,
+        seq=row.seq,
+        reason=row.reason.value,
+        opened_at=row.opened_at,
         **payload_columns("detail", row.detail),
-        "tool": row.tool,
-        "tool_call_id": row.tool_call_id,
+        tool=row.tool,
+        tool_call_id=row.tool_call_id,
         **payload_columns("arguments", row.arguments),
-        "arguments_digest": row.arguments_digest,
-        "expires_at": row.expires_at,
-    }
+        arguments_digest=row.arguments_digest,
+        expires_at=row.expires_at,
+    )
 
 
 def read_wait(row: DictRow) -> WaitRow:
@@ -173,19 +188,19 @@ def read_wait(row: DictRow) -> WaitRow:
 
 def call_columns(row: OpenCallRow) -> Columns:
     """Columns of ``open_calls``, but for ``inserted_at``."""
-    return {
-        "run_id": row.run_id,
-        "step": row.step,
-        "partition": row.partition,
-        "agent": row.agent,
-        "tool": row.tool,
-        "tool_call_id": row.tool_call_id,
+    return _columns(
+        run_id=row.run_id,
+        step=row.step,
+        partition=row.partition,
+        agent=row.agent,
+        tool=row.tool,
+        tool_call_id=row.tool_call_id,
         **payload_columns("arguments", row.arguments),
-        "attempt": row.attempt,
-        "epoch": row.epoch,
-        "recovery": row.recovery.value,
-        "timeout_ms": row.timeout_ms,
-    }
+        attempt=row.attempt,
+        epoch=row.epoch,
+        recovery=row.recovery.value,
+        timeout_ms=row.timeout_ms,
+    )
 
 
 def read_call(row: DictRow) -> OpenCallRow:

@@ -28,14 +28,17 @@ from runfold.core.payload import BlobRef, Payload
 from runfold.core.state import State
 from runfold.ports.blobs import BlobMissing, Blobs
 from runfold.ports.inputs import InputRecord, Inputs
-from runfold.ports.log import LogUnrecoverable
+from runfold.ports.log import LogUnrecoverable, RecordTooLarge
 from runfold.ports.publisher import Publisher
 from runfold.runtime.restore import Applied
 
 _log = structlog.get_logger(__name__)
 
-# A larger payload stays in the object store and is shown as where it lies: a notification has to fit into a record.
-SHOWN_LIMIT = 262_144
+# A larger payload stays in the object store and is shown as where it lies: a notification has to fit into a record,
+# and shows an approval's arguments twice.
+SHOWN_LIMIT = 131_072
+# What is still shown of a notification that did not fit.
+_SPARE_LIMIT = 4096
 _DETAIL_LIMIT = 2000
 
 
@@ -89,9 +92,17 @@ class Outbox:
             data = known.get(payload.digest) if isinstance(payload, BlobRef) else None
             return shown(payload) if data is None else json_value(data)
 
-        value = notification(event, state.agent, value_of)
-        if value is not None:
-            await self.publisher.publish(self.notifications_topic, event.run_id.encode(), value)
+        def spared(payload: Payload) -> Any:  # noqa: ANN401 - any JSON value
+            if isinstance(payload, BlobRef) or payload.size <= _SPARE_LIMIT:
+                return shown(payload)
+            return {"$omitted": payload.digest, "size": payload.size}
+
+        key = event.run_id.encode()
+        try:
+            await self.publisher.publish(self.notifications_topic, key, notification(event, state.agent, value_of))
+        except RecordTooLarge as error:
+            _log.warning("notification_shortened", run_id=event.run_id, seq=event.seq, error=str(error))
+            await self.publisher.publish(self.notifications_topic, key, notification(event, state.agent, spared))
 
     async def _read(self, payloads: Iterable[Payload | None]) -> dict[str, bytes]:
         """Read those that lie in the object store and are small enough to show."""
@@ -118,15 +129,18 @@ class Outbox:
         if lost is not None:
             ours["original"] = lost
         kept = () if original is None else tuple(item for item in original.headers if item[0] not in ours)
-        headers = kept + tuple((name, text.encode()) for name, text in ours.items())
         run_id = None if settled.run_id is None else settled.run_id.encode()
-        await self.publisher.publish(
-            self.dead_topic,
-            run_id if original is None else original.key,
-            None if original is None else original.value,
-            headers=headers,
-            partition=cause.partition,
-        )
+        key, value = (run_id, None) if original is None else (original.key, original.value)
+        try:
+            await self.publisher.publish(
+                self.dead_topic, key, value, headers=kept + _encoded(ours), partition=cause.partition
+            )
+        except RecordTooLarge as error:
+            _log.warning("dead_input_shortened", topic=cause.topic, offset=cause.offset, error=str(error))
+            ours["original"] = f"left where it is: {error}"
+            await self.publisher.publish(
+                self.dead_topic, run_id, None, headers=_encoded(ours), partition=cause.partition
+            )
 
     async def _fetch(self, settled: InputSettled) -> tuple[InputRecord | None, str | None]:
         """Give the original, or None and why it cannot be had."""
@@ -137,6 +151,10 @@ class Outbox:
             _log.error("dead_original_missing", topic=cause.topic, offset=cause.offset, error=str(error))
             return None, f"missing: {error}"
         return original, None if original is not None else "deleted by retention before it could be copied"
+
+
+def _encoded(headers: dict[str, str]) -> tuple[tuple[str, bytes], ...]:
+    return tuple((name, text.encode()) for name, text in headers.items())
 
 
 def _payloads(event: Event) -> tuple[Payload | None, ...]:

@@ -111,7 +111,7 @@ class PartitionCompactor:
                 f"{replay.fence.epoch}: the log was changed below what was applied. Restore the topic from a backup."
             )
             raise LogUnrecoverable(message)
-        self.status.applied, self.status.epoch = row.applied, row.epoch
+        self.status.applied, self.status.epoch, self.status.problem = row.applied, row.epoch, None
         _log.info(
             "partition_restored",
             partition=self._partition,

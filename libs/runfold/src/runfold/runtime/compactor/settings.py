@@ -42,7 +42,7 @@ class PartitionStatus:
         epoch: In force at ``applied``.
         void: Void records met by this process; ``parked``: runs in memory that cannot be folded.
         commits, snapshots, notifications, dead: Written by this process.
-        failures: Fresh starts since the last commit; ``problem``: the last reason, None after a commit.
+        failures: Fresh starts since the last commit; ``problem``: the last reason, None once the store was read again.
         stopped: The log is not what was recorded of it: a person has to look, ``problem`` says at what.
     """
 

@@ -4,7 +4,9 @@ with clock as materialized (
 ), judged as (
     select c.*, coalesce(l.tries, 0) as tries, l.until, clock.now,
            c.epoch < p.epoch as owner_gone,
-           clock.now > c.inserted_at + make_interval(secs => c.timeout_ms / 1000.0 + %(grace_s)s) as overdue
+           -- A time-out of more than a thousand years is no interval that could be added.
+           clock.now > c.inserted_at
+               + make_interval(secs => least(c.timeout_ms, 31536000000000) / 1000.0 + %(grace_s)s) as overdue
     from {schema}.open_calls c
     cross join clock
     join {schema}.partitions p using (partition)
