@@ -10,10 +10,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import psycopg
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from psycopg import sql
 
@@ -25,6 +25,17 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 _PATIENCE_S: Final = 60.0
 # The shortest session that a stock broker allows: a killed executor's partitions move after 6 s instead of 10 s.
 SHORT_SESSION: Final = "session.timeout.ms=6000\nheartbeat.interval.ms=1500\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a topic as a foreign reader sees it."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes
+    headers: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +127,13 @@ class Installation:
 
     def notifications(self) -> list[Json]:
         """Give what has been told to the outside so far."""
-        return [json.loads(value) for _, value in self.records("notifications")]
+        return [json.loads(record.value) for record in self.records("notifications")]
 
-    def records(self, topic: str) -> list[tuple[bytes | None, bytes]]:
-        """Give key and value of all records of a topic that exist now."""
+    def records(self, topic: str) -> list[Record]:
+        """Give all records of a topic that exist now, partition by partition."""
         name = f"{self.topics}{topic}"
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": name, "enable.auto.commit": False})
-        found: list[tuple[bytes | None, bytes]] = []
+        found: list[Record] = []
         try:
             for number in consumer.list_topics(name, timeout=_PATIENCE_S).topics[name].partitions:
                 low, end = consumer.get_watermark_offsets(TopicPartition(name, number), timeout=_PATIENCE_S)
@@ -131,8 +142,8 @@ class Installation:
                     message = consumer.poll(_PATIENCE_S)
                     if message is None or message.error() is not None:
                         raise DemoError(f"{name} should have {end} records in partition {number}, and cannot be read")
-                    found.append((message.key(), message.value() or b""))
-                    low = (message.offset() or 0) + 1
+                    found.append(_record(message))
+                    low = found[-1].offset + 1
         finally:
             consumer.close()
         return found
@@ -163,6 +174,14 @@ class Installation:
                     sys.stderr.write(f"demo: group {name} stays: {error}\n")
         with psycopg.connect(self.environment["RUNFOLD_POSTGRES_DSN"], autocommit=True) as connection:
             connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(self.schema)))
+
+
+def _record(message: Message) -> Record:
+    # A consumed message has them as pairs of text and bytes; the types allow what a producer may hand in.
+    headers = cast("list[tuple[str, bytes]]", message.headers() or [])
+    return Record(
+        message.partition() or 0, message.offset() or 0, message.key(), message.value() or b"", tuple(headers)
+    )
 
 
 def _run(name: str, command: list[str], environment: Mapping[str, str], expected: int) -> str:

@@ -1,0 +1,61 @@
+"""Executors, compactor and reconciler killed with SIGKILL at random moments, under many runs at once."""
+
+import os
+import random
+import sys
+import threading
+import time
+
+import pytest
+
+from demo.processes import Command, Service, Services
+from demo.world import World
+from tests.acceptance.conftest import Install
+from tests.acceptance.crowd import Crowd, await_end, await_settled, crowd_script, wrongs
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+KILLS = 20
+RUNS_A_KILL = 2
+# Long enough for a burst of runs to be in the middle of something, often shorter than a take-over (3 s).
+PAUSE_S = (0.4, 3.0)
+END_S = 90.0
+EXECUTOR: Command = "runfold-step-executor"
+OTHERS: dict[int, Command] = {
+    4: "runfold-snapshot-compactor",
+    8: "runfold-reconciler",
+    11: "runfold-snapshot-compactor",
+    15: "runfold-reconciler",
+    18: "runfold-snapshot-compactor",
+}
+
+
+def test_twenty_kills_leave_one_effect_per_key(install: Install) -> None:
+    """Killed twenty times at random: every run completes, each key has one effect, no recorded answer is asked again.
+
+    KILLS_SEED in the environment repeats the moments and the victims of a run.
+    """
+    seed = int(os.environ.get("KILLS_SEED") or time.time_ns() % 1_000_000)
+    sys.stdout.write(f"KILLS_SEED={seed}\n")
+    chance, latency = random.Random(seed), random.Random(seed + 1)  # noqa: S311 - moments, not secrets
+    with World(crowd_script, latency_s=lambda: latency.uniform(0.01, 0.12)) as world:
+        installation = install(world)
+        with Services(installation.environment, installation.folder / "logs") as services:
+            executors = [services.start(EXECUTOR, f"executor-{number}") for number in range(2)]
+            others: dict[Command, Service] = {command: services.start(command, command) for command in OTHERS.values()}
+            services.await_ready(*executors, *others.values())
+            with Crowd(installation) as crowd:
+                for kill in range(1, KILLS + 1):
+                    crowd.start(RUNS_A_KILL)
+                    threading.Event().wait(chance.uniform(*PAUSE_S))
+                    victim = chance.randrange(len(executors))
+                    services.kill(executors[victim])
+                    executors[victim] = services.start(EXECUTOR, f"executor-{kill + 1}")
+                    if (command := OTHERS.get(kill)) is not None:
+                        services.kill(others[command])
+                        others[command] = services.start(command, f"{command}-{kill}")
+                rows = await_end(installation, services, crowd.runs, END_S)
+            log = await_settled(installation, services)
+            assert wrongs(installation, world, log, crowd.runs, rows) == [], f"KILLS_SEED={seed}"
+            for service in list(services.running()):
+                services.stop(service)
