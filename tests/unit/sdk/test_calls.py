@@ -293,7 +293,10 @@ async def test_a_result_without_json_is_recorded_as_a_failure_that_says_so() -> 
         return values[0]
 
     async with running(odd) as agent:
-        for value in (object(), "\ud800", ABSENT.__class__, [threading.Lock()]):
+        deep: list[Any] = []
+        for _ in range(5000):
+            deep = [deep]
+        for value in (object(), "\ud800", ABSENT.__class__, [threading.Lock()], deep):
             values[:] = [value]
             outcome = await agent.execute(invocation("odd"))
             assert isinstance(outcome, Returned)

@@ -57,7 +57,7 @@ class Encoder:
         if self._adapter is not None:
             try:
                 return _canonical(self._adapter.dump_json(value, warnings="none"))
-            except (PydanticSerializationError, ValueError, TypeError, AttributeError):
+            except (PydanticSerializationError, ValueError, TypeError, AttributeError, RecursionError):
                 return dump_any(value)  # the author's annotation was wrong; the value may still be plain
         return dump_any(value)
 
