@@ -1,1 +1,1 @@
-"""The three engines: executor, compactor, reconciler. They use asyncio and the ports, nothing else."""
+"""The three engines, as libraries: executor, compactor, reconciler. They know ports, never adapters."""

@@ -237,6 +237,7 @@ def _decode(record: LogRecord, head: Head) -> tuple[RunEvent | InputSettled | Pa
     try:
         body = log_codec.decode(record.value)
         log_codec.check_head(head, body)
+        log_codec.check_key(record.key, body)
     except UnknownRecord as error:
         return None, str(error)
     return body, None

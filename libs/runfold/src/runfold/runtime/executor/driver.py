@@ -15,13 +15,12 @@ import structlog
 
 from runfold.core import drafts
 from runfold.core.decisions import Nothing, decide, status, tool_calling
-from runfold.core.errors import IllegalTransition
 from runfold.core.events import Cause, Settlement, WaitReason
 from runfold.core.policy import tool_backoff
 from runfold.core.state import State, Status
 from runfold.ports.agents import Message, RunningAgent
 from runfold.ports.blobs import BlobMissing
-from runfold.ports.log import LogUnrecoverable, RecordTooLarge
+from runfold.ports.log import LogUnrecoverable
 from runfold.runtime.executor import gate, launch, outcomes, performing, recovery, rulings
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey, EffectOutcome
@@ -185,7 +184,7 @@ class RunDriver:
                 result.action(self, batch)
             else:
                 outcomes.take(self, batch, result.key, result.outcome)
-        except (IllegalTransition, RecordTooLarge) as error:
+        except Exception as error:  # noqa: BLE001 - whatever cannot be recorded stops this run only
             self._poison(batch, error)
 
     async def _take_input(self, batch: Batch, arrived: Arrived) -> None:
@@ -272,7 +271,9 @@ class RunDriver:
             self.parked = f"{type(error).__name__}: {error}"
             return
         what = "a payload is missing: " if isinstance(error, BlobMissing) else ""
-        detail = {"error": f"{what}{type(error).__name__}: {error}"[:4000]}
+        text = f"{what}{type(error).__name__}: {error}"[:4000]
+        # An exception may quote text that is no Unicode; the log holds nothing else.
+        detail = {"error": text.encode(errors="replace").decode()}
         batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, detail))
 
     def retry_later(self, retries: int, action: Callable[[RunDriver, Batch], None]) -> None:
