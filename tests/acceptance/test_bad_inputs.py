@@ -14,7 +14,7 @@ from demo.watching import await_state
 from demo.world import Turn, World
 from devstack import Stack
 from runfold.core.partitioning import partition_of
-from tests.acceptance.conftest import SHORTEST_SESSION, crowd_installation
+from tests.acceptance.installing import PARTITIONS, crowd_installation
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
@@ -83,7 +83,7 @@ class Buried:
 def buried(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buried]:
     """Send every bad input, a good one behind each partition's last, and wait until all are settled."""
     with World(lambda task, _: Turn(text=f"{task} is done")) as world:
-        installation = crowd_installation(stack, tmp_path_factory.mktemp("bad"), world, SHORTEST_SESSION)
+        installation = crowd_installation(stack, tmp_path_factory.mktemp("bad"), world)
         try:
             installation.runfold("setup")
             with Services(installation.environment, installation.folder / "logs") as services:
@@ -124,7 +124,7 @@ class Sender:
         settings = {"bootstrap.servers": installation.bootstrap, "partitioner": "murmur2_random"}
         self._producer = Producer({**settings, "message.max.bytes": 2_000_000})
 
-    def send(self, topic: str, key: bytes | None, value: bytes, partition: int | None = None) -> tuple[str, int, int]:
+    def send(self, topic: str, key: bytes | None, value: bytes, partition: int = -1) -> tuple[str, int, int]:
         """Produce a record; gives topic, partition and offset."""
         placed: list[tuple[str, int, int]] = []
 
@@ -132,8 +132,7 @@ class Sender:
             assert error is None, error
             placed.append((message.topic(), message.partition(), message.offset()))
 
-        where = {} if partition is None else {"partition": partition}
-        self._producer.produce(f"{self._topics}{topic}", key=key, value=value, on_delivery=note, **where)
+        self._producer.produce(f"{self._topics}{topic}", key=key, value=value, partition=partition, on_delivery=note)
         self._producer.flush(30)
         return placed[0]
 
@@ -167,8 +166,8 @@ def test_nothing_else_is_dead(buried: Buried) -> None:
 def test_a_misplaced_input_is_forwarded(buried: Buried) -> None:
     """In any partition but its own, a start is forwarded and served; the copy names its origin."""
     sender = Sender(buried.installation)
-    home = partition_of("astray", 4)
-    topic, partition, offset = sender.send("requests", b"astray", _start("astray"), partition=(home + 1) % 4)
+    home = partition_of("astray", PARTITIONS)
+    topic, partition, offset = sender.send("requests", b"astray", _start("astray"), partition=(home + 1) % PARTITIONS)
     services = Services({}, buried.installation.folder)
     await_state(services, "the misplaced run", lambda: _completed(buried.installation, {"astray"}))
     started = buried.installation.events("astray")[0]

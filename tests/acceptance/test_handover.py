@@ -9,8 +9,8 @@ from demo.processes import Command, Services
 from demo.watching import await_state
 from demo.world import World
 from runfold.core.events import ModelCallRequested, ToolCallRequested
-from tests.acceptance.conftest import Install
 from tests.acceptance.crowd import Crowd, await_end, await_settled, crowd_script, wrongs
+from tests.acceptance.installing import Install
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 

@@ -10,8 +10,8 @@ import pytest
 
 from demo.processes import Command, Service, Services
 from demo.world import World
-from tests.acceptance.conftest import Install
 from tests.acceptance.crowd import Crowd, await_end, await_settled, crowd_script, wrongs
+from tests.acceptance.installing import Install
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
