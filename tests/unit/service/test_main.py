@@ -14,7 +14,8 @@ from runfold.service.watchdog import EXIT_STALLED
 
 FRAME = """
 import asyncio, sys, time
-from runfold.service.main import InstallationError, Kit, Service
+from runfold.service.errors import InstallationError
+from runfold.service.main import Service
 from runfold.service.settings import CompactorSettings
 from runfold.service.watchdog import Watchdog
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from runfold.adapters.postgres import PostgresStore
 from runfold.ports.store import PartitionRow, RunRow, StoredRun, WaitRow
-from runfold.service.postgres import reach_postgres
+from runfold.service.reach import reach_postgres
 from runfold.service.settings import Installation
 
 _CONNECTIONS = 2
@@ -16,7 +16,7 @@ _TIMEOUT_S = 15.0
 
 
 class LazyQueries:
-    """The port ``Queries``; every method may raise ``StoreUnavailable`` or ``StoreMisconfigured``."""
+    """The port ``Queries``; every method may raise ``StoreUnavailable`` or ``InstallationError``."""
 
     def __init__(self, settings: Installation) -> None:
         self._settings = settings

@@ -47,7 +47,7 @@ class Topics:
         return (self.requests, self.approvals, self.control)
 
     @property
-    def every(self) -> tuple[str, ...]:
+    def all(self) -> tuple[str, ...]:
         """All of them, as ``runfold setup`` makes them."""
         return (*self.inputs, self.log, self.notifications, self.dead)
 

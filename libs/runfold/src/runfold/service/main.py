@@ -17,6 +17,7 @@ import structlog
 import uvloop
 
 from runfold.service import health, logs, options
+from runfold.service.errors import InstallationError
 from runfold.service.health import Health
 from runfold.service.metrics import Metrics
 from runfold.service.settings import ServiceSettings, SettingsError, load
@@ -29,10 +30,6 @@ STOP_S = 40.0
 
 T = TypeVar("T")
 S = TypeVar("S", bound=ServiceSettings)
-
-
-class InstallationError(Exception):
-    """The installation does not fit the settings (topics, tables, partition count): the message says how to mend it."""
 
 
 class Stopped(Exception):
