@@ -1,0 +1,1 @@
+"""Throughput and latency on real services: `make bench`."""
