@@ -1,12 +1,84 @@
-"""The command `runfold-step-executor`."""
+"""The command ``runfold-step-executor``: every wire of the service."""
 
 import sys
+from contextlib import AsyncExitStack
+
+from runfold.adapters.kafka.config import MemberSettings
+from runfold.adapters.kafka.inputs import KafkaInputs
+from runfold.adapters.kafka.log import KafkaLog
+from runfold.adapters.kafka.membership import KafkaMembership
+from runfold.adapters.kafka.publisher import KafkaPublisher
+from runfold.adapters.system import SystemChance, SystemClock
+from runfold.ports.topics import Topics
+from runfold.runtime.executor import Executor, ExecutorSettings
+from runfold.sdk.app import App
+from runfold.sdk.errors import AppNotFound, DefinitionError
+from runfold.sdk.loading import load_app
+from runfold.service import wiring
+from runfold.service.errors import InstallationError
+from runfold.service.main import Kit, Service
+from runfold.service.metrics import ExecutorCounters
+from runfold.service.reach import kafka_config
+from runfold.service.settings import StepExecutorSettings
+
+
+async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
+    """Own partitions and drive their runs until the service is told to stop."""
+    app = _app(settings.app)
+    config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
+    async with AsyncExitStack() as stack:
+        await wiring.wait_for_kafka(settings, kit)
+        store = await wiring.open_postgres(settings, kit, stack)
+        blobs = await wiring.open_blobs(settings, kit, stack)
+        log, publisher, inputs = KafkaLog(config, topics), KafkaPublisher(config), KafkaInputs(config, topics)
+        await wiring.start_log(log, kit, stack)
+        await wiring.start_publisher(publisher, topics.control, kit, stack)
+        stack.push_async_callback(inputs.close)
+        agents = await stack.enter_async_context(app.running("executor", revision=settings.revision))
+        executor = Executor(
+            log=log,
+            inputs=inputs,
+            publisher=publisher,
+            store=store,
+            blobs=blobs,
+            agents=agents,
+            clock=SystemClock(),
+            chance=SystemChance(),
+            settings=ExecutorSettings(
+                owner=wiring.whoami(),
+                partitions=settings.partitions,
+                topics=topics,
+                freshness_s=config.session_s(times) / 2,
+                inline_limit=settings.inline_limit,
+            ),
+            metrics=ExecutorCounters(kit.metrics),
+        )
+        kit.health.check("partitions", lambda: None if executor.ready else "not taken over yet")
+        membership = KafkaMembership(config, topics.group("step-executor"), topics.requests, times)
+        kit.log.info("executing", app=settings.app, revision=agents.revision)
+        await kit.until_stopped(executor.run(membership), membership.leave)
+
+
+def _app(reference: str) -> App:
+    try:
+        return load_app(reference)
+    except (AppNotFound, DefinitionError) as error:
+        message = f"RUNFOLD_APP: {error}"
+        raise InstallationError(message) from error
+
+
+SERVICE = Service(
+    "runfold-step-executor",
+    "Drives the runs of the partitions that its consumer group assigns to it.",
+    StepExecutorSettings,
+    serve,
+    needs=wiring.NEEDS,
+)
 
 
 def main() -> int:
-    """Say that the wiring is still missing."""
-    sys.stderr.write("runfold-step-executor: not wired yet\n")
-    return 1
+    """Run the service; gives the exit code."""
+    return SERVICE.main()
 
 
 if __name__ == "__main__":
