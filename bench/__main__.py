@@ -14,6 +14,7 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -97,9 +98,7 @@ def _run(installation: Installation, services: Services, runs: int) -> list[str]
 
 def _summary(runs: int, starts: Mapping[str, list[float]]) -> dict[str, Any]:
     """Steps per second over all runs; the time of a step: from its start to the start of the next in the same run."""
-    gaps = sorted(
-        later - earlier for times in starts.values() for earlier, later in zip(times, times[1:], strict=False)
-    )
+    gaps = sorted(later - earlier for times in starts.values() for earlier, later in pairwise(times))
     began, ended = min(times[0] for times in starts.values()), max(times[-1] for times in starts.values())
     steps = runs * STEPS
     return {
