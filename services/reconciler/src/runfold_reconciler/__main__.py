@@ -1,5 +1,6 @@
 """The command ``runfold-reconciler``: every wire of the service."""
 
+import asyncio
 import sys
 from contextlib import AsyncExitStack
 
@@ -21,7 +22,7 @@ from runfold.service.settings import AppSettings
 
 async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
-    app = _app(settings.app)
+    app = await asyncio.to_thread(_app, settings.app)  # an import may take longer than the loop may stand still
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
         await wiring.wait_for_kafka(settings, kit)

@@ -1,5 +1,6 @@
 """The command ``runfold-step-executor``: every wire of the service."""
 
+import asyncio
 import sys
 from contextlib import AsyncExitStack
 
@@ -24,7 +25,7 @@ from runfold.service.settings import StepExecutorSettings
 
 async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
-    app = _app(settings.app)
+    app = await asyncio.to_thread(_app, settings.app)  # an import may take longer than the loop may stand still
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
         await wiring.wait_for_kafka(settings, kit)

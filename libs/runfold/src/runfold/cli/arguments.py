@@ -39,3 +39,19 @@ def typed_json(option: str, text: str) -> Any:  # noqa: ANN401 - any JSON value
     except BadJson as error:
         message = f"{option} is not JSON: {error} (a text needs quotes of its own: {option} '\"text\"')"
         raise CommandError(message, USAGE) from None
+
+
+def typed_run_id(text: str) -> str:
+    """Give back a run id that the contract allows.
+
+    Raises:
+        CommandError: Otherwise; the message says what is allowed.
+    """
+    from runfold.core.errors import InvalidRunId  # noqa: PLC0415 - only when there is something to check
+    from runfold.core.partitioning import check_run_id  # noqa: PLC0415 - the same
+
+    try:
+        return check_run_id(text)
+    except InvalidRunId as error:
+        message = f"--run-id: {error}"
+        raise CommandError(message, USAGE) from None

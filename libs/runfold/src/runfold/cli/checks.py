@@ -1,11 +1,21 @@
-"""What ``runfold check`` looks at."""
+"""What ``runfold check`` looks at, and what ``runfold setup`` does."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from runfold.adapters.kafka.admin import check_topics, setup_topics
+from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
+from runfold.adapters.postgres import migrate
+from runfold.cli.explain import address, one_line
+from runfold.ports.blobs import BlobMissing, BlobsUnavailable
+from runfold.ports.store import StoreUnavailable
+from runfold.ports.topics import Topics
+from runfold.service.errors import InstallationError
+from runfold.service.reach import blobs_of, kafka_config, knock_at_kafka, probe_blobs, reach_postgres
 from runfold.service.settings import ClientSettings, SettingsError
 
 
@@ -37,8 +47,103 @@ def wrong_settings(error: SettingsError) -> list[Finding]:
 
 
 async def findings(settings: ClientSettings) -> AsyncIterator[Finding]:
-    yield Finding("settings", "ok", "all readable")
+    """Look at everything that the settings name."""
+    yield Finding("settings", "ok", f"prefix {settings.topic_prefix}, schema {settings.postgres_schema}")
+    for look in (_kafka, _postgres, _blobs):
+        async for finding in look(settings):
+            yield finding
+    yield await asyncio.to_thread(_app, settings)
 
 
 async def set_up(settings: ClientSettings) -> AsyncIterator[str]:
-    yield ""
+    """Make the topics and the tables; gives a line for each thing that was done.
+
+    Raises:
+        KafkaUnavailable, StoreUnavailable: Try again.
+        TopicProblem, StoreMisconfigured, InstallationError: What would lose data or cannot be done, and the mend.
+    """
+    await knock_at_kafka(settings)
+    topics = Topics(settings.topic_prefix)
+    made = await setup_topics(kafka_config(settings), topics, settings.partitions, settings.replication_factor)
+    for topic in made:
+        yield f"topic {topic}: made, {settings.partitions} partitions"
+    if not made:
+        yield f"topics {topics.prefix}*: as they should be"
+    applied = await migrate(settings.postgres_dsn.get_secret_value(), settings.postgres_schema)
+    for migration in applied:
+        yield f"schema {settings.postgres_schema}: {migration} applied"
+    if not applied:
+        yield f"schema {settings.postgres_schema}: up to date"
+
+
+async def _kafka(settings: ClientSettings) -> AsyncIterator[Finding]:
+    mend = "start Kafka, or set RUNFOLD_KAFKA_BOOTSTRAP (and RUNFOLD_KAFKA_CONFIG for TLS and SASL)"
+    try:
+        config = kafka_config(settings)
+        await knock_at_kafka(settings)
+        problems = await check_topics(config, Topics(settings.topic_prefix), settings.partitions)
+    except (InstallationError, KafkaConfigError) as error:
+        yield Finding("kafka", "wrong", one_line(error), "mend the file that RUNFOLD_KAFKA_CONFIG names")
+    except KafkaUnavailable as error:
+        yield Finding("kafka", "unreachable", one_line(error), mend)
+    else:
+        yield Finding("kafka", "ok", settings.kafka_bootstrap)
+        for problem in problems:
+            # As the adapter words it: "what is wrong; the mend", or "topic does not exist: the mend".
+            found, semicolon, how = problem.rpartition("; ")
+            if not semicolon:
+                found, _, how = problem.partition(": ")
+            yield Finding("topics", "wrong", found, how or None)
+        if not problems:
+            yield Finding("topics", "ok", f"6 with {settings.partitions} partitions each")
+
+
+async def _postgres(settings: ClientSettings) -> AsyncIterator[Finding]:
+    where = address(settings, "postgres_dsn")
+    try:
+        store = await reach_postgres(settings, max_size=1, timeout_s=10.0)
+    except StoreUnavailable as error:
+        mend = "start Postgres, or set RUNFOLD_POSTGRES_DSN"
+        yield Finding("postgres", "unreachable", f"{where}: {one_line(error)}", mend)
+        return
+    except InstallationError as error:
+        yield Finding("tables", "wrong", one_line(error), "run `runfold setup`, as a user who may")
+        return
+    try:
+        about = await store.describe()
+    finally:
+        await store.close()
+    yield Finding("postgres", "ok", f"{about['server']} at {where}")
+    yield Finding("tables", "ok", f"schema {about['schema']}, {len(about['migrations'])} migrations")
+
+
+async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:
+    mend = "start the object store, or set RUNFOLD_BLOB_URL (and boto3's variables for s3)"
+    try:
+        blobs = blobs_of(settings)
+    except InstallationError as error:
+        yield Finding("object store", "wrong", one_line(error), "set RUNFOLD_BLOB_URL")
+        return
+    try:
+        await probe_blobs(blobs)
+    except BlobsUnavailable as error:
+        yield Finding("object store", "unreachable", one_line(error), mend)
+    except BlobMissing as error:
+        yield Finding("object store", "wrong", one_line(error), "the store does not give back what was written")
+    else:
+        yield Finding("object store", "ok", f"{settings.blob_url} can be written and read")
+    finally:
+        await blobs.close()
+
+
+def _app(settings: ClientSettings) -> Finding:
+    if settings.app is None:
+        return Finding("app", "note", "RUNFOLD_APP is not set", "set it for the step executor and the reconciler")
+    try:
+        from runfold.sdk.loading import find_revision, load_app  # noqa: PLC0415 - pydantic-ai may not be installed
+
+        app = load_app(settings.app)
+        revision = find_revision(app.modules, settings.revision)
+    except Exception as error:  # noqa: BLE001 - the author's module may raise anything
+        return Finding("app", "wrong", f"{type(error).__name__}: {one_line(error)}", "mend the app, or set RUNFOLD_APP")
+    return Finding("app", "ok", f"{app!r} at revision {revision}")

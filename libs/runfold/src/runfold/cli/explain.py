@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from runfold.adapters.kafka.admin import TopicProblem
+from runfold.adapters.kafka.errors import KafkaConfigError, KafkaReadFailed, KafkaUnavailable
 from runfold.adapters.postgres import StoreMisconfigured
 from runfold.cli.running import FAILED, UNREACHABLE, USAGE
 from runfold.client import NoSuchEventError, RunCancelledError, RunFailedError, RunNotFoundError
@@ -13,6 +15,8 @@ from runfold.ports.blobs import BlobMissing, BlobsUnavailable
 from runfold.ports.log import AppendFailed, LogUnrecoverable, RecordTooLarge
 from runfold.ports.publisher import PublishFailed
 from runfold.ports.store import StoreUnavailable
+from runfold.service.errors import InstallationError
+from runfold.service.reach import reach_kafka
 from runfold.service.settings import ClientSettings
 from runfold.service.variables import BY_FIELD
 
@@ -20,6 +24,7 @@ _UNREACHABLE = (
     (StoreUnavailable, "Postgres", "postgres_dsn"),
     (PublishFailed, "Kafka", "kafka_bootstrap"),
     (AppendFailed, "Kafka", "kafka_bootstrap"),
+    (KafkaUnavailable, "Kafka", "kafka_bootstrap"),
     (BlobsUnavailable, "the object store", "blob_url"),
 )
 _USAGE = (BadInput, InvalidRunId, RecordTooLarge)
@@ -31,6 +36,10 @@ _FAILED = {
     RunFailedError: "",
     RunCancelledError: "",
     StoreMisconfigured: "",
+    InstallationError: "",
+    TopicProblem: "",
+    KafkaConfigError: "",
+    KafkaReadFailed: "",
     LogUnrecoverable: "",
     BlobMissing: "",
 }
@@ -45,6 +54,17 @@ def explained(error: Exception, settings: ClientSettings) -> tuple[str, int] | N
         return one_line(error), USAGE
     prefix = next((prefix for kind, prefix in _FAILED.items() if isinstance(error, kind)), None)
     return None if prefix is None else (prefix + one_line(error), FAILED)
+
+
+async def diagnosed(error: Exception, settings: ClientSettings) -> Exception:
+    """Give the reason behind a failure of Kafka: topics that are missing look as if nobody answered."""
+    if not isinstance(error, KafkaUnavailable | PublishFailed | KafkaReadFailed):
+        return error
+    try:
+        await reach_kafka(settings)
+    except (KafkaUnavailable, InstallationError) as reason:
+        return reason
+    return error
 
 
 def address(settings: ClientSettings, field: str) -> str:

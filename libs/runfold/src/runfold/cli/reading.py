@@ -56,7 +56,7 @@ def list_runs(
         rows = await client.list(status=None if status is None else status.value, agent=agent, limit=limit)
         _show(rows, "runs", as_json=as_json)
 
-    with_client(ctx, body)
+    with_client(ctx, body, needs_kafka=False)
 
 
 def show(ctx: typer.Context, run: RunId, *, as_json: AsJson = False) -> None:
@@ -123,7 +123,7 @@ def waits(
     async def body(client: Client) -> None:
         _show(await client.waits(run), "waits", as_json=as_json)
 
-    with_client(ctx, body)
+    with_client(ctx, body, needs_kafka=False)
 
 
 def list_dead(ctx: typer.Context, *, as_json: AsJson = False) -> None:

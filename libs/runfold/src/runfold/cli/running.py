@@ -30,12 +30,15 @@ def say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
-def with_client(ctx: typer.Context, body: Callable[[Client], Awaitable[None]]) -> None:
+def with_client(ctx: typer.Context, body: Callable[[Client], Awaitable[None]], *, needs_kafka: bool = True) -> None:
     """Run the body of a command with a connected client."""
 
     async def run(settings: ClientSettings) -> None:
         from runfold.client import Client  # noqa: PLC0415 - heavy
+        from runfold.service.reach import knock_at_kafka  # noqa: PLC0415 - heavy
 
+        if needs_kafka:
+            await knock_at_kafka(settings)  # Kafka's clients would try again for long; a person wants to know at once
         async with Client.connect(settings) as client:
             await body(client)
 
@@ -45,10 +48,19 @@ def with_client(ctx: typer.Context, body: Callable[[Client], Awaitable[None]]) -
 def with_settings(ctx: typer.Context, body: Callable[[ClientSettings], Awaitable[None]]) -> None:
     """Run the body of a command with the settings; ends the process with the contract's exit codes."""
     settings = _settings(ctx)
-    logging.getLogger("psycopg.pool").setLevel(logging.CRITICAL)  # its retries end in the error that is printed
+    for name in ("psycopg.pool", "runfold.kafka"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # what they complain about ends in the error that is printed
 
     async def run() -> None:
-        await body(settings)
+        from runfold.cli.explain import diagnosed  # noqa: PLC0415 - imports the adapters
+
+        try:
+            await body(settings)
+        except Exception as error:
+            reason = await diagnosed(error, settings)
+            if reason is error:
+                raise
+            raise reason from error
 
     try:
         asyncio.run(run())

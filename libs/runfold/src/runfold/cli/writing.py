@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runfold.cli.arguments import PATIENCE_S, ApprovalId, By, Comment, RunId, Timeout, typed_json
+from runfold.cli.arguments import PATIENCE_S, ApprovalId, By, Comment, RunId, Timeout, typed_json, typed_run_id
 from runfold.cli.running import FAILED, USAGE, CommandError, say, with_client
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def start(
 ) -> None:
     """Start a run. Prints its id, or with --wait its output."""
     value = _checked(lambda: typed_json("--input", input_))
-    chosen = run_id or f"run-{secrets.token_hex(6)}"
+    chosen = _checked(lambda: typed_run_id(run_id)) if run_id is not None else f"run-{secrets.token_hex(6)}"
 
     async def body(client: Client) -> None:
         submitted = await client.start(agent, value, run_id=chosen)

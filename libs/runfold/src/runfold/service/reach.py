@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 from typing import Protocol, cast
 
 import psycopg
@@ -51,13 +53,20 @@ async def knock_at_kafka(settings: Installation) -> None:
             async with asyncio.timeout(_CONNECT_S):
                 _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except OSError as error:  # a time-out, a refusal, an unknown host
-            refusals.append(f"{address}: {error.strerror or str(error) or 'no answer'}")
+            refusals.append(f"{address}: {_why(error)}")
         else:
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
             return
     raise KafkaUnavailable("; ".join(refusals))
+
+
+def _why(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {_CONNECT_S:g} s"
+    known = error.errno is not None and error.errno in errno.errorcode
+    return os.strerror(error.errno) if known and error.errno else str(error.strerror or error)
 
 
 async def reach_kafka(settings: Installation) -> None:
@@ -69,7 +78,10 @@ async def reach_kafka(settings: Installation) -> None:
     """
     config = kafka_config(settings)
     await knock_at_kafka(settings)
-    problems = await check_topics(config, Topics(settings.topic_prefix), settings.partitions)
+    try:
+        problems = await check_topics(config, Topics(settings.topic_prefix), settings.partitions)
+    except KafkaConfigError as error:
+        raise InstallationError(str(error)) from error
     if problems:
         raise InstallationError("\n".join(problems))
 
