@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -63,6 +63,10 @@ class ToolSpec:
     has_lookup: bool
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """One execution, lookup or approval question about a call.
@@ -71,6 +75,8 @@ class Invocation:
         arguments: Canonical JSON object, validated.
         values: The author's state: key -> JSON bytes.
         timeout_s: Seconds left from now on; the tool's ``ctx.deadline`` is made from it.
+        may_start: Asked at the very last moment before the author's tool is called: whether the request's
+            acknowledgement still proves ownership. Whatever waits, waits before it.
     """
 
     run_id: str
@@ -83,6 +89,7 @@ class Invocation:
     arguments: bytes
     values: Mapping[str, bytes]
     timeout_s: float
+    may_start: Callable[[], bool] = _always
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +108,11 @@ class Unknown:
 
     error: str
     timed_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotStarted:
+    """``may_start`` said no at the moment of acting: nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +186,8 @@ class RunningAgent(Protocol):
         """Ask whether a call needs an approval (``needs_approval``, or the author's ``.approval`` function)."""
         ...
 
-    async def execute(self, call: Invocation) -> Returned | Unknown:
-        """Run the tool; a time-out is ``Unknown``. Cancellation propagates."""
+    async def execute(self, call: Invocation) -> Returned | Unknown | NotStarted:
+        """Run the tool if ``may_start`` allows it; a time-out is ``Unknown``. Cancellation propagates."""
         ...
 
     async def look_up(self, call: Invocation) -> Returned | NotThere | Unknown:

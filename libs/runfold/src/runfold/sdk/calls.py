@@ -13,7 +13,7 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed
 
 from runfold.core.events import Outcome, Recovery
 from runfold.core.payload import canonical_json
-from runfold.ports.agents import GateAsked, Invalid, Invocation, NotThere, Returned, Unknown, Valid
+from runfold.ports.agents import GateAsked, Invalid, Invocation, NotStarted, NotThere, Returned, Unknown, Valid
 from runfold.sdk.context import StateView, ToolContext
 from runfold.sdk.encoding import Encoder, NotSerialisable, dump_any, dump_arguments, dump_patch
 from runfold.sdk.signature import Shape
@@ -39,7 +39,7 @@ class Calls:
         self._deps = deps
         self._threads = Threads()
 
-    async def execute(self, tool: AnyTool, call: Invocation) -> Returned | Unknown:
+    async def execute(self, tool: AnyTool, call: Invocation) -> Returned | Unknown | NotStarted:
         """Run a tool; see ``RunningAgent.execute``.
 
         A sync tool's earlier thread of the same key is waited for first, within the time-out. What it did after the
@@ -54,6 +54,8 @@ class Calls:
                     answer = await self.look_up(tool, call)
                     if not isinstance(answer, NotThere):
                         return answer
+                if not call.may_start():
+                    return NotStarted()
                 value = await self._call(tool.function, tool.shape, call, arguments, call.idempotency_key)
         except ModelRetry as told:
             return Returned(Outcome.RETRIED, canonical_json(told.message))

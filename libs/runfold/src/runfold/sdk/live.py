@@ -16,6 +16,7 @@ from runfold.ports.agents import (
     GateAsked,
     Invalid,
     Invocation,
+    NotStarted,
     Message,
     ModelAnswer,
     ModelFailure,
@@ -97,7 +98,7 @@ class LiveAgent:
         found = self._tools.get(call.tool)
         return None if found is None else await self._calls.gate(found, call)
 
-    async def execute(self, call: Invocation) -> Returned | Unknown:
+    async def execute(self, call: Invocation) -> Returned | Unknown | NotStarted:
         """Run the tool."""
         found = self._tools.get(call.tool)
         return self._gone(call) if found is None else await self._calls.execute(found, call)

@@ -15,7 +15,7 @@ import structlog
 
 from runfold.core.events import AskedCall
 from runfold.core.payload import Payload
-from runfold.ports.agents import ModelFailure, NotThere, Returned, Unknown
+from runfold.ports.agents import ModelFailure, NotStarted, NotThere, Returned, Unknown
 
 _log = structlog.get_logger(__name__)
 
@@ -50,11 +50,6 @@ class Sealed:
     result: Payload
     for_model: Payload | None
     patch: Payload | None
-
-
-@dataclass(frozen=True, slots=True)
-class NotStarted:
-    """The acknowledgement was not fresh any more at the moment of acting: nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from runfold.core.events import ModelCallFailed, ModelResponded, Outcome, Recove
 from runfold.core.payload import Inline, inline_json
 from runfold.core.policy import LOOKUP_TRIES, MODEL_ATTEMPTS, lookup_backoff, model_backoff
 from runfold.core.state import Call, Phase, State
-from runfold.ports.agents import ModelFailure, NotThere, Unknown
+from runfold.ports.agents import ModelFailure, NotStarted, NotThere, Unknown
 from runfold.runtime.executor import launch
-from runfold.runtime.executor.effects import Answered, Crashed, EffectKey, EffectOutcome, NotStarted, Sealed
+from runfold.runtime.executor.effects import Answered, Crashed, EffectKey, EffectOutcome, Sealed
 from runfold.runtime.executor.openness import is_open
 
 if TYPE_CHECKING:

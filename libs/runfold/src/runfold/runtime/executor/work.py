@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from runfold.core.events import AskedCall, ToolCallRequested
 from runfold.core.state import Call, State
-from runfold.ports.agents import Invocation, Message, ModelAnswer, NotThere, Returned, RunningAgent, Unknown
-from runfold.runtime.executor.effects import Answered, EffectOutcome, NotStarted, Sealed
+from runfold.ports.agents import Invocation, Message, ModelAnswer, NotStarted, NotThere, Returned, RunningAgent, Unknown
+from runfold.runtime.executor.effects import Answered, EffectOutcome, Sealed
 from runfold.runtime.executor.tenure import Tenure
 from runfold.runtime.payloads import Payloads
 
@@ -69,10 +69,10 @@ async def execute(
     """One execution of a tool; what is left of its time counts from the produce of its request."""
     world = permit.tenure.world
     left = request.timeout_ms / 1000 - permit.age()
-    if not permit.is_good() or left <= 0:
+    if left <= 0:
         return NotStarted()
     began = world.clock.elapsed()
-    outcome = await agent.execute(replace(prepared, timeout_s=left))
+    outcome = await agent.execute(replace(prepared, timeout_s=left, may_start=permit.is_good))
     world.metrics.step_performed("tool", world.clock.elapsed() - began)
     return await seal_returned(world.payloads, outcome) if isinstance(outcome, Returned) else outcome
 
