@@ -25,7 +25,7 @@ from runfold.core.decisions import (
 )
 from runfold.core.events import Recovery, Source, WaitReason, Why
 from runfold.core.payload import inline_json
-from runfold.core.state import State, Status
+from runfold.core.state import Phase, State, Status
 from tests.unit.core.building import QUESTION, VERSION, Run, started
 
 
@@ -102,6 +102,7 @@ def test_a_gate_and_a_call_in_doubt_are_waited_for() -> None:
     assert decide(run.state) == CloseWait(run.state.waits[b.wait_id])
     run.do(run.next.resume(b.wait_id))
     assert decide(run.state) == RequestCall(run.call("a"), Why.ABSENT)
+    assert run.call("b").phase is Phase.RETURNED
 
 
 def test_a_wait_is_closed_even_when_its_turn_has() -> None:

@@ -187,6 +187,7 @@ class Runs(RuleBasedStateMachine):
             if call.phase is Phase.IN_DOUBT:
                 assert self.state.waits[self.state.key(call.step)].reason is WaitReason.INDETERMINATE
             assert (call.step > 0) == (call.phase is not Phase.ASKED)
+            assert (call.entry is not None) == (call.phase is Phase.RETURNED)
         for wait in self.state.waits.values():
             if wait.reason is WaitReason.AWAITING_APPROVAL:
                 gated = self.state.call_at(wait.step + 1)
