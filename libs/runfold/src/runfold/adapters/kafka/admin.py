@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[at
 from confluent_kafka.cimpl import NewTopic
 
 from runfold.adapters.kafka.clients import Heard, make_admin
-from runfold.adapters.kafka.config import KafkaConfig
+from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, kafka_error
 from runfold.adapters.topics import MAX_COPY_RECORD, TopicNames
 
@@ -23,6 +24,7 @@ _UNLIMITED: Final = -1
 _MAX_BYTES: Final = 1_048_588
 _MAX_COPY_BYTES: Final = MAX_COPY_RECORD + 48_576
 _TIMEOUT_S: Final = 30.0
+_VISIBLE_S: Final = 0.1
 
 
 class TopicProblem(Exception):
@@ -117,7 +119,7 @@ class _Topics:
             raise TopicProblem(problems)
         made = self._make(missing, replication_factor)
         # Those that somebody else has made meanwhile may differ.
-        if problems := self._problems_of(self._partition_counts() | dict.fromkeys(made, self._partitions)):
+        if problems := self._problems_when_visible():
             raise TopicProblem(problems)
         return made
 
@@ -125,6 +127,23 @@ class _Topics:
         existing = self._partition_counts()
         missing = [f"{topic} does not exist: run `runfold setup`" for topic in self._plans if topic not in existing]
         return missing + self._problems_of(existing)
+
+    def _problems_when_visible(self) -> list[str]:
+        """Check all topics once every broker knows of them, which takes a moment after they were made."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        while True:
+            existing: dict[str, int] = {}
+            try:
+                existing = self._partition_counts()
+                if len(existing) == len(self._plans):
+                    return self._problems_of(existing)
+            except KafkaUnavailable as error:
+                if time.monotonic() > deadline:
+                    raise
+                LOGGER.debug("topics are not visible yet: %s", error)
+            if time.monotonic() > deadline:
+                return [f"{topic} was made and is not visible" for topic in self._plans if topic not in existing]
+            time.sleep(_VISIBLE_S)
 
     def _make(self, names: Sequence[str], replication_factor: int | None) -> list[str]:
         if not names:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
-from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # re-exported without `as`
 
 from runfold.adapters.kafka.clients import Heard, make_admin
@@ -15,6 +14,19 @@ from runfold.adapters.kafka.config import KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, kafka_error
 from runfold.ports.log import LogBounds, LogIdentity
 
+T = TypeVar("T")
+
+_AGAIN_S: Final = 0.1
+_PASSING: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own code
+    KafkaError._TIMED_OUT,  # noqa: SLF001 - the same
+)
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # the client's
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the client's
 
@@ -40,14 +52,17 @@ class Offsets:
             KafkaUnavailable: No answer in time, or there is no such partition.
         """
         place = TopicPartition(topic, partition)
-        with self._asking(f"the offsets of {topic}[{partition}]"):
+
+        async def ask() -> LogBounds:
             futures = [
                 self._client().list_offsets({place: spec}, request_timeout=self._timeout)[place]
                 for spec in (_EARLIEST, _LATEST)
             ]
             begin, end = [(await asyncio.wrap_future(future)).offset for future in futures]
-        # A record between the two questions is no reason to say that the partition ends before it begins.
-        return LogBounds(begin, max(begin, end))
+            # A record that goes between the two questions is no reason to say that the end is before the beginning.
+            return LogBounds(begin, max(begin, end))
+
+        return await self._insist(ask, f"the offsets of {topic}[{partition}]")
 
     async def identity(self, topic: str) -> LogIdentity:
         """Say which cluster and which topic this is.
@@ -55,21 +70,30 @@ class Offsets:
         Raises:
             KafkaUnavailable: No answer in time, or there is no such topic.
         """
-        with self._asking(f"the id of {topic}"):
+
+        async def ask() -> LogIdentity:
             described = self._client().describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
             topic_id = (await asyncio.wrap_future(described[topic])).topic_id
             cluster_id = await asyncio.to_thread(self._client().cluster_id, self._timeout)
-        return LogIdentity(cluster_id, topic if topic_id is None else str(topic_id))
+            return LogIdentity(cluster_id, topic if topic_id is None else str(topic_id))
+
+        return await self._insist(ask, f"the id of {topic}")
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]], what: str) -> T:
+        """Ask again while a leader is being elected, or a new topic becomes known: the client does not do it itself."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        while True:
+            try:
+                return await ask()
+            except KafkaException as error:
+                reason = kafka_error(error)
+                if reason.code() not in _PASSING or loop.time() > deadline:
+                    message = f"Kafka did not tell {what}: {reason.str()} (last heard: {self._heard})"
+                    raise KafkaUnavailable(message) from error
+            await asyncio.sleep(_AGAIN_S)
 
     def _client(self) -> AdminClient:
         if self._admin is None:
             self._admin = make_admin(self._config.admin(), self._heard)
         return self._admin
-
-    @contextlib.contextmanager
-    def _asking(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except KafkaException as error:
-            message = f"Kafka did not tell {what}: {kafka_error(error).str()} (last heard: {self._heard})"
-            raise KafkaUnavailable(message) from error
