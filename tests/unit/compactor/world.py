@@ -151,10 +151,10 @@ class World:
         finally:
             await compactor.close()
 
-    async def compact(self, **changes: Any) -> PartitionStatus:
-        """Run a compactor until it has applied the whole log, and stop it."""
+    async def compact(self, commits: int = 1, **changes: Any) -> PartitionStatus:
+        """Run a compactor until it has applied the whole log and committed so often, and stop it."""
         async with self.compacting(**changes) as status:
-            await until(lambda: status.stopped or (status.applied == self.end and status.commits > 0))
+            await until(lambda: status.stopped or (status.applied == self.end and status.commits >= commits))
         return status
 
     # --- what is there ------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Memory:
         self.replay = replay
         self._settings = settings
         self._projected: dict[str, Projected] = {}
+        self._set_aside: set[str] = set()
         # Runs whose rows are written anew, since nobody knows here what the store holds of them.
         self._unprojected = dict.fromkeys(replay.runs)
         behind = [loaded for loaded in replay.runs.values() if loaded.uncovered is not None]
@@ -99,7 +100,7 @@ class Memory:
         self._uncovered[loaded.run_id] = now
         if loaded.uncovered[0] < self.row.applied:
             # Its newest snapshot was set aside: the replay starts further back, and a good one is due at once.
-            self._uncovered[loaded.run_id] = float("-inf")
+            self._set_aside.add(loaded.run_id)
             ordered = sorted(self._uncovered.items(), key=lambda item: self.replay.runs[item[0]].uncovered or (0, 0))
             self._uncovered = dict(ordered)
 
@@ -118,7 +119,7 @@ class Memory:
         if loaded.state is None or loaded.uncovered is None or loaded.parked is not None:
             return False
         many = loaded.state.seq - loaded.snapshot_seq >= self._settings.snapshot_every
-        return many or is_at_rest(loaded.state)
+        return many or loaded.run_id in self._set_aside or is_at_rest(loaded.state)
 
     def _stale(self, now: float) -> Iterator[Loaded]:
         for run_id, since in self._uncovered.items():
@@ -138,6 +139,7 @@ class Memory:
         loaded.covered, loaded.snapshot_seq, loaded.message_count = row.offset, row.seq, row.message_count
         loaded.uncovered = None
         del self._uncovered[loaded.run_id]
+        self._set_aside.discard(loaded.run_id)
 
     def _next_row(self, applied: int) -> PartitionRow:
         fence = self.replay.fence
