@@ -83,7 +83,7 @@ async def test_a_server_that_does_not_answer_in_time_is_unavailable(
     postgres_dsn: str, postgres_schema: str, store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
 ) -> None:
     row = await store.commit(rows.commit())
-    impatient = await open_store(postgres_dsn, postgres_schema, timeout_s=0.5)
+    impatient = await open_store(postgres_dsn, postgres_schema, timeout_s=2.0)
     try:
         with database.transaction():
             database.execute("lock table partitions in access exclusive mode")

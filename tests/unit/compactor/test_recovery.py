@@ -6,7 +6,6 @@ from dataclasses import replace
 from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.core.events import Cause, Settlement
 from runfold.core.fence import Head, Kind
-from runfold.core.payload import Inline
 from runfold.core.positions import Positions
 from runfold.core.state import Status
 from runfold.ports.publisher import Published
@@ -139,108 +138,12 @@ async def test_a_duplicated_settling_record_is_void(world: World) -> None:
     }
 
 
-async def test_a_dead_record_of_an_epoch_that_is_over_is_not_copied(world: World) -> None:
-    """Interleaving 5: the owner that judged the approval too early is dead; the next one accepts it."""
-    world.broker.append(world.topics.approvals, 0, b"run", b"{}")
-    run = world.gated("run")
-    early = world.epoch
-    world.claim("other")
-    run.epoch, new = world.epoch, world.epoch
-    world.epoch = early
-    world.settle(0, Settlement.DEAD, "not_open")
-    world.epoch = new
-    known = len(run.events)
-    run.do(replace(run.next.resume("run:2", "approved"), cause=Cause(world.topics.approvals, 0, 0)))
-    world.write(run, known)
-    await world.compact()
-    assert world.published(world.topics.dead) == []
-    assert world.row.positions.is_settled(world.topics.approvals, 0)
-
-
-async def test_a_dead_input_that_retention_deleted_leaves_a_record_that_says_so(world: World) -> None:
-    world.broker.append(world.topics.approvals, 0, b"run", b"{}")
-    world.broker.delete_before(world.topics.approvals, 0, 1)
-    world.settle(0, Settlement.DEAD, "not_open")
-    await world.compact()
-    [dead] = world.published(world.topics.dead)
-    assert (dead.key, dead.value) == (b"run", None)
-    assert dict(dead.headers)["original"] == b"deleted by retention before it could be copied"
-
-
 async def test_positions_are_the_lowest_unsettled_with_the_set_above(world: World) -> None:
     """Interleaving 10: an earlier input without a record keeps the position, whatever was settled after it."""
     world.settle(0, Settlement.DUPLICATE)
     world.settle(2, Settlement.DUPLICATE)
     await world.compact()
     assert world.row.positions.to_json() == {world.topics.approvals: {"next": 1, "above": [2]}}
-
-
-class _Crashing(MemoryPublisher):
-    """Dies after the acknowledgement of a notification, before the commit, as often as it is told."""
-
-    crashes = 1
-
-    async def publish(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        headers: tuple[tuple[str, bytes], ...] = (),
-        partition: int | None = None,
-    ) -> Published:
-        """Publish, then die."""
-        published = await super().publish(topic, key, value, headers=headers, partition=partition)
-        if self.crashes:
-            self.crashes -= 1
-            message = "killed between publish and commit"
-            raise RuntimeError(message)
-        return published
-
-
-async def test_a_crash_between_publish_and_commit_repeats_the_notification_with_its_id(world: World) -> None:
-    world.gated("run")
-    async with world.compacting(_Crashing(world.broker)) as status:
-        await until(lambda: status.commits > 0)
-    first, second = world.notifications()
-    assert first == second
-    assert (first["id"], first["type"], first["approval_id"]) == ("run:3", "wait_opened", "run:2")
-    assert first["arguments"] == {"title": "x"}
-    assert len(await world.store.waits()) == 1
-
-
-async def test_a_notification_shows_arguments_that_lie_in_the_object_store(world: World) -> None:
-    run = world.begin("run")
-    run.turn("g")
-    large = await world.blobs.put(b'{"body":"' + b"x" * 70_000 + b'"}')
-    gate = run.next.gate("g")
-    run.do(replace(gate, arguments=large, arguments_digest=large.digest))
-    world.write(run, 1)
-    await world.compact()
-    [notification] = world.notifications()
-    assert notification["arguments"] == {"body": "x" * 70_000}
-
-
-async def test_a_notification_that_does_not_fit_is_shortened(world: World) -> None:
-    run = world.begin("run")
-    run.turn("g")
-    large = Inline(b'"' + b"x" * 900_000 + b'"')
-    gate = run.next.gate("g")
-    run.do(replace(gate, arguments=large, arguments_digest=large.digest))
-    world.write(run, 1)
-    await world.compact()
-    [notification] = world.notifications()
-    assert notification["arguments"] == {"$omitted": large.digest, "size": 900_002}
-    assert notification["message"] == "please look"
-
-
-async def test_a_dead_input_that_does_not_fit_leaves_a_record_that_says_so(world: World) -> None:
-    world.broker.append(world.topics.approvals, 0, b"run", b"x" * 1_250_000)
-    world.settle(0, Settlement.DEAD, "too_large")
-    await world.compact()
-    [dead] = world.published(world.topics.dead)
-    assert (dead.key, dead.value) == (b"run", None)
-    assert dict(dead.headers)["original"].startswith(b"left where it is: ")
 
 
 async def test_a_parked_run_is_seen_pins_the_replay_and_holds_up_nobody(world: World) -> None:
