@@ -102,6 +102,8 @@ class _Member:
         self._call: concurrent.futures.Future[None] | None = None
         self._abandoned = False
         self._error: BaseException | None = None
+        # How often the loop was asked for a tick (written by the thread), and which one it has given (by the loop).
+        self._asked = self._ticked = 0
         self._stalled_s = 0.0
         self._consumer = make_consumer(settings, Heard())
         self._thread = threading.Thread(target=self._poll, name="runfold-kafka-member", daemon=True)
@@ -157,15 +159,17 @@ class _Member:
 
     def _watch_loop(self, elapsed: float) -> None:
         """Leave when the event loop stands still; a time in which this process slept is not held against it."""
-        if self._stalled_s == 0.0:
-            self._loop.call_soon_threadsafe(self._tick)
+        if self._ticked == self._asked:
+            self._stalled_s = 0.0
+            self._asked += 1
+            self._loop.call_soon_threadsafe(self._tick, self._asked)
         self._stalled_s += min(elapsed, 5 * _POLL_S)
         if self._stalled_s > self._times.stall_s:
             self._abandoned = True
             self._fail(MembershipFailed(f"the event loop has not turned for {self._times.stall_s} s"))
 
-    def _tick(self) -> None:
-        self._stalled_s = 0.0
+    def _tick(self, asked: int) -> None:
+        self._ticked = asked
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._guard(self._assign, consumer, partitions)
