@@ -1,0 +1,132 @@
+"""The commands on a real installation, from setup to the end of a run."""
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.conftest import PARTITIONS, Commands, Services
+
+pytestmark = pytest.mark.integration
+
+
+def test_setup_and_check(runfold: Commands) -> None:
+    found = {row["what"]: row for row in json.loads(runfold("check", "--json", code=1))}
+    assert found["kafka"]["status"] == "ok"
+    assert found["topics"]["status"] == "wrong"
+    assert found["topics"]["mend"] == "run `runfold setup`"
+    assert found["tables"]["status"] == "wrong"
+    assert "setup" in found["tables"]["mend"]
+    assert runfold("setup").count("made") == 6
+    again = runfold("setup")
+    assert "made" not in again
+    assert "up to date" in again
+    found = {row["what"]: row for row in runfold.json("check")}
+    assert {row["status"] for row in found.values()} == {"ok"}
+    assert "research" in found["app"]["detail"]
+    assert "ok" in runfold("check")
+
+
+def test_setup_refuses_another_partition_count(runfold: Commands) -> None:
+    runfold("setup")
+    runfold("setup", "--partitions", "5", code=1)
+    assert f"set RUNFOLD_PARTITIONS to {PARTITIONS}" in runfold.err
+
+
+def test_before_setup_every_command_says_what_is_missing(runfold: Commands) -> None:
+    runfold("list", code=1)
+    assert "runfold setup" in runfold.err
+    runfold("dead", "list", code=1)
+    assert "runfold setup" in runfold.err
+
+
+def test_an_input_without_an_executor_is_durably_queued(runfold: Commands) -> None:
+    runfold("setup")
+    run = runfold("start", "research", "--input", '"q"', "--timeout", "0.2").strip()
+    assert "durably queued" in runfold.err
+    assert run.startswith("run-")
+    runfold("show", run, code=1)
+    assert f"there is no run {run!r}" in runfold.err
+
+
+def test_from_start_to_end(runfold: Commands, service: Services) -> None:
+    runfold("setup")
+    service("runfold_step_executor", "--inline-limit", "1000")
+    service("runfold_snapshot_compactor")
+    service("runfold_reconciler")
+
+    assert runfold("start", "research", "--input", '"q"', "--run-id", "run-8c1", "--timeout", "60") == "run-8c1\n"
+    assert "accepted: run_started (seq 0)" in runfold.err
+    gate = _until_waiting(runfold, "run-8c1")
+    assert (gate["wait_id"], gate["tool"], gate["arguments"]) == ("run-8c1:2", "publish", {"body": "x" * 2000})
+    assert [row["run_id"] for row in runfold.json("list", "--status", "waiting")] == ["run-8c1"]
+    assert "run-8c1:2" in runfold("waits")
+
+    runfold("approve", "run-8c1", "run-8c1:9", "--by", "dana", code=1)
+    assert "refused (not_open)" in runfold.err
+    runfold("approve", "run-8c1", "run-8c1:2", "--by", "dana", "--comment", "fine")
+    assert "accepted: resumed" in runfold.err
+    runfold("approve", "run-8c1", "run-8c1:2", "--by", "dana", "--comment", "fine")
+    assert "no effect" in runfold.err
+
+    events = [json.loads(line) for line in runfold("events", "run-8c1", "--follow", "--json").splitlines()]
+    assert [event["seq"] for event in events] == list(range(len(events)))
+    assert [event["type"] for event in events] == [
+        "run_started",
+        "model_call_requested",
+        "model_responded",
+        "interrupted",
+        "resumed",
+        "tool_call_requested",
+        "tool_returned",
+        "model_call_requested",
+        "model_responded",
+        "run_completed",
+    ]
+    assert events[5]["arguments"] == {"body": "x" * 2000}
+    assert "awaiting_approval · run-8c1:2 · approved · by dana · fine" in runfold("events", "run-8c1")
+
+    shown = runfold.json("show", "run-8c1")
+    assert (shown["status"], shown["output"], shown["waits"], shown["seq"]) == ("completed", "done", [], 9)
+    assert shown["usage"]["input_tokens"] == 20
+    assert [wait["wait_id"] for wait in runfold.json("state", "run-8c1", "--at", "3")["waits"]] == ["run-8c1:2"]
+    (dead,) = _until(lambda: runfold.json("dead", "list"))
+    assert (dead["reason"], dead["key"], dead["value"]["approval_id"]) == ("not_open", "run-8c1", "run-8c1:9")
+
+    runfold("start", "research", "--input", '"other"', "--run-id", "run-8c1", code=1)
+    assert "refused (run_exists)" in runfold.err
+
+
+def test_start_and_wait(runfold: Commands, service: Services) -> None:
+    runfold("setup")
+    service("runfold_step_executor")
+    service("runfold_snapshot_compactor")
+    runfold("start", "research", "--input", '"q"', "--run-id", "run-1", "--timeout", "60")
+    gate = _until_waiting(runfold, "run-1")
+    runfold("reject", "run-1", gate["wait_id"], "--by", "dana")
+    assert runfold("start", "research", "--input", '"q"', "--run-id", "run-1", "--wait") == '"done"\n'
+    assert "run_completed" in runfold.err
+    runfold("start", "research", "--input", '"q"', "--run-id", "run-2")
+    _until_waiting(runfold, "run-2")
+    runfold("cancel", "run-2", "--reason", "no longer needed", "--by", "ops")
+    runfold("start", "research", "--input", '"q"', "--run-id", "run-2", "--wait", code=1)
+    assert "run run-2 ended as cancelled" in runfold.err
+
+
+def _until_waiting(runfold: Commands, run: str) -> dict[str, Any]:
+    """Wait until Postgres shows the run's gate."""
+    gate: dict[str, Any] = _until(lambda: runfold.json("waits", run))[0]
+    return gate
+
+
+def _until(ask: Callable[[], list[Any]]) -> list[Any]:
+    """Ask until the answer is not empty: the compactor follows the log, and is not waited for by anybody."""
+    pause = threading.Event()
+    for _ in range(300):
+        if found := ask():
+            return found
+        pause.wait(0.1)
+    message = "the compactor never came so far"
+    raise AssertionError(message)

@@ -1,0 +1,76 @@
+"""The three commands: what they need, what they refuse, and what they do without."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+APPS = ("runfold_step_executor", "runfold_reconciler")
+ALL = (*APPS, "runfold_snapshot_compactor")
+AWAY = {
+    **{name: value for name, value in os.environ.items() if not name.startswith("RUNFOLD_")},
+    "RUNFOLD_KAFKA_BOOTSTRAP": "127.0.0.1:1",
+    "RUNFOLD_POSTGRES_DSN": "postgresql://x:hunter2@127.0.0.1:1/x",
+    "RUNFOLD_BLOB_URL": "file:///tmp/x",
+}
+
+
+def run(name: str, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", name, *options],
+        capture_output=True,
+        text=True,
+        env={**AWAY, **variables},
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_compactor_does_without_pydantic_ai_and_authors_code() -> None:
+    code = (
+        "import sys, runfold_snapshot_compactor.__main__;"
+        "sys.exit(' '.join(name for name in sys.modules if name.startswith(('pydantic_ai', 'runfold.sdk'))) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_a_service_that_runs_an_app_needs_one(name: str) -> None:
+    done = run(name)
+    assert done.returncode == 2
+    assert "RUNFOLD_APP: is not set and has no default (or --app)" in done.stderr
+
+
+@pytest.mark.parametrize("name", APPS)
+@pytest.mark.parametrize(
+    ("app", "said"), [("nowhere_at_all:app", "nowhere_at_all"), ("json:dumps", "not a runfold.App")]
+)
+def test_an_app_that_is_none_is_refused(name: str, app: str, said: str) -> None:
+    done = run(name, "--app", app)
+    assert done.returncode == 2
+    line = next(line for line in map(json.loads, done.stderr.splitlines()) if line["level"] == "error")
+    assert line["error"].startswith("RUNFOLD_APP: ")
+    assert said in line["error"]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_variable_of_no_service_is_refused(name: str) -> None:
+    done = run(name, RUNFOLD_INLINE_LIMTI="3", RUNFOLD_APP="a:b")
+    assert done.returncode == 2
+    assert "did you mean RUNFOLD_INLINE_LIMIT?" in done.stderr
+
+
+def test_kafka_away_at_the_start_is_waited_for_and_sigterm_ends_it() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "runfold_snapshot_compactor"], stderr=subprocess.PIPE, text=True, env=AWAY
+    ) as process:
+        assert process.stderr is not None
+        said = next(line for line in map(json.loads, process.stderr) if "dependency" in line)
+        assert (said["dependency"], said["variable"]) == ("kafka", "RUNFOLD_KAFKA_BOOTSTRAP")
+        assert "127.0.0.1:1: Connection refused" in said["error"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
