@@ -23,10 +23,12 @@ from confluent_kafka import Producer
 from psycopg import sql
 
 from bench.app import STEPS
+from demo.errors import DemoError
 from demo.installation import ROOT, Installation
 from demo.processes import Services
 from devstack import Stack
-from runfold.adapters.kafka import KafkaConfig, KafkaLog
+from runfold.adapters.kafka.config import KafkaConfig
+from runfold.adapters.kafka.log import KafkaLog
 from runfold.ports.log import AppendFailed
 from runfold.ports.topics import Topics
 
@@ -50,6 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             extra={"BENCH_TIMES": str(folder / "times.json")},
         )
         installation.runfold("setup")
+        installation.runfold("setup", "--topic-prefix", f"{installation.topics}bare.")
         for runs in levels:
             bare = asyncio.run(_bare(installation, runs))
             measured = _measure(installation, runs, folder / "times.json")
@@ -65,9 +68,13 @@ def _measure(installation: Installation, runs: int, times: Path) -> dict[str, An
             services.start("runfold-snapshot-compactor", "compactor"),
             services.start("runfold-reconciler", "reconciler"),
         ]
-        services.await_ready(executor, *others)
-        _run(installation, services, 1)  # the first run of a process warms it up
-        measured = _run(installation, services, runs)
+        try:
+            services.await_ready(executor, *others)
+            _run(installation, services, 1)  # the first run of a process warms it up
+            measured = _run(installation, services, runs)
+        except (DemoError, TimeoutError):
+            print(services.tails(), file=sys.stderr)
+            raise
         services.stop(executor)
         starts = json.loads(times.read_text(encoding="utf-8"))
         for service in others:
@@ -113,7 +120,7 @@ def _summary(runs: int, starts: Mapping[str, list[float]]) -> dict[str, Any]:
 async def _bare(installation: Installation, runs: int) -> float:
     """Two awaited appends a step, so many loops at once; steps per second."""
     config = KafkaConfig(installation.bootstrap)
-    log = KafkaLog(config, Topics(f"{installation.topics}"))
+    log = KafkaLog(config, Topics(f"{installation.topics}bare."))
     await log.start()
 
     async def append(partition: int) -> None:

@@ -205,7 +205,9 @@ class Runs(RuleBasedStateMachine):
         else:
             assert decision != NOTHING or moving
         told = status(self.state)
-        assert (told is Status.WAITING) <= (bool(self.state.waits) and not open_now and decision == NOTHING)
+        held = self.state.operational_wait() is not None and self.state.cancel_reason is None
+        still = bool(self.state.waits) and decision == NOTHING
+        assert (told is Status.WAITING) <= (still and (held or not open_now))
         assert (told in (Status.RUNNING, Status.WAITING)) == self.alive()
 
     def teardown(self) -> None:

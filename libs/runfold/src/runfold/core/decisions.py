@@ -137,6 +137,8 @@ def status(state: State) -> Status:
     """Say what a person is told: ``waiting`` when something is waited for and nothing is open or decidable."""
     if state.ended is not None:
         return state.ended
+    if state.operational_wait() is not None and state.cancel_reason is None:
+        return Status.WAITING
     if not state.waits or state.open_calls() or (state.model_call is not None and state.model_call.is_open):
         return Status.RUNNING
     return Status.WAITING if isinstance(decide(state, _unasked), Nothing) else Status.RUNNING

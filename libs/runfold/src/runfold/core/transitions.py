@@ -144,6 +144,8 @@ def _model_responded(state: State, event: ModelResponded) -> None:
 
 def _model_call_failed(state: State, event: ModelCallFailed) -> None:
     call = _need_open_model_call(state, event)
+    # Said by another owner than the one that asked: what became of the completion, and its spend, nobody knows.
+    state.unaccounted_calls += event.epoch != call.epoch
     call.is_open, call.retry_at, call.error = False, event.retry_at, event.error
     call.failures += 1
 

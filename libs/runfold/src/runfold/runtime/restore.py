@@ -182,8 +182,8 @@ class Replay:
             return
         try:
             loaded.state = fold(loaded.state, event)  # type: ignore[arg-type]  # Event is the union of RunEvent's classes
-        except IllegalTransition as error:
-            self._park(loaded, offset, str(error))
+        except Exception as error:  # noqa: BLE001 - illegal, or a defect of ours: this run only, and never skipped
+            self._park(loaded, offset, str(error) if isinstance(error, IllegalTransition) else repr(error))
 
     def _park(self, loaded: Loaded, offset: int, problem: str) -> None:
         loaded.parked = problem

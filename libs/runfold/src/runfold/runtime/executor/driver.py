@@ -15,15 +15,16 @@ import structlog
 
 from runfold.core import drafts
 from runfold.core.decisions import Nothing, decide, status, tool_calling
+from runfold.core.errors import IllegalTransition
 from runfold.core.events import Cause, Settlement, WaitReason
 from runfold.core.policy import tool_backoff
 from runfold.core.state import State, Status
 from runfold.ports.agents import Message, RunningAgent
 from runfold.ports.blobs import BlobMissing
-from runfold.ports.log import LogUnrecoverable
+from runfold.ports.log import LogUnrecoverable, RecordTooLarge
 from runfold.runtime.executor import gate, launch, outcomes, performing, recovery, rulings
 from runfold.runtime.executor.batch import Batch
-from runfold.runtime.executor.effects import EffectKey, EffectOutcome
+from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome
 from runfold.runtime.executor.openness import has_open, is_open
 from runfold.runtime.executor.rulings import Arrived
 from runfold.runtime.executor.tenure import Tenure
@@ -91,8 +92,9 @@ class RunDriver:
     @property
     def at_rest(self) -> bool:
         """Whether it could leave memory: it waits or has ended, and nobody has told it anything."""
-        resting = self.quiet and not self._arrivals and not self._timers and self.parked is None
-        return resting and self.state is not None and status(self.state) is not Status.RUNNING
+        if self.state is None or self.parked is not None or self._arrivals or self._timers or not self.quiet:
+            return False
+        return not self.tenure.world.effects.keys(self.run_id) and status(self.state) is not Status.RUNNING
 
     @property
     def agent(self) -> RunningAgent | None:
@@ -183,9 +185,17 @@ class RunDriver:
             if isinstance(result, Due):
                 result.action(self, batch)
             else:
-                outcomes.take(self, batch, result.key, result.outcome)
+                self._take_outcome(batch, result.key, result.outcome)
         except Exception as error:  # noqa: BLE001 - whatever cannot be recorded stops this run only
             self._poison(batch, error)
+
+    def _take_outcome(self, batch: Batch, key: EffectKey, outcome: EffectOutcome) -> None:
+        try:
+            outcomes.take(self, batch, key, outcome)
+        except (IllegalTransition, RecordTooLarge, ValueError) as error:
+            # It happened and cannot be recorded as it is: that much is recorded, by the rules of an unknown outcome.
+            _log.error("outcome_not_recordable", run_id=self.run_id, step=key.step, error=printable(error))
+            outcomes.take(self, batch, key, Crashed(f"its outcome could not be recorded: {printable(error)}"))
 
     async def _take_input(self, batch: Batch, arrived: Arrived) -> None:
         ruling = await rulings.rule(self, batch, arrived)
@@ -271,9 +281,7 @@ class RunDriver:
             self.parked = f"{type(error).__name__}: {error}"
             return
         what = "a payload is missing: " if isinstance(error, BlobMissing) else ""
-        text = f"{what}{type(error).__name__}: {error}"[:4000]
-        # An exception may quote text that is no Unicode; the log holds nothing else.
-        detail = {"error": text.encode(errors="replace").decode()}
+        detail = {"error": f"{what}{printable(error)}"}
         batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, detail))
 
     def retry_later(self, retries: int, action: Callable[[RunDriver, Batch], None]) -> None:
@@ -283,6 +291,11 @@ class RunDriver:
     def _report_parked(self) -> None:
         self.tenure.world.metrics.run_parked(self.tenure.partition)
         _log.error("run_parked", run_id=self.run_id, partition=self.tenure.partition, error=self.parked)
+
+
+def printable(error: Exception) -> str:
+    """An exception in words, shortened; it may quote text that is no Unicode, and the log holds nothing else."""
+    return f"{type(error).__name__}: {error}"[:4000].encode(errors="replace").decode()
 
 
 def _nothing(_driver: RunDriver, _batch: Batch) -> None:

@@ -7,8 +7,8 @@ their outcome: nothing already paid for is thrown away because a broker restarte
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
@@ -71,66 +71,69 @@ class _Effect:
     outcome: EffectOutcome | None = None
 
 
-@dataclass(slots=True)
 class Effects:
     """All effects of this process.
 
-    Attributes:
-        group: Owns the tasks; cancelled when the process ends.
+    Args:
+        group: Owns the tasks; they are cancelled when the process ends.
     """
 
-    group: asyncio.TaskGroup
-    _effects: dict[EffectKey, _Effect] = field(default_factory=dict)
+    def __init__(self, group: asyncio.TaskGroup) -> None:
+        self._group = group
+        self._by_run: dict[str, dict[EffectKey, _Effect]] = {}
 
     def start(
         self, key: EffectKey, partition: int, work: Coroutine[Any, Any, EffectOutcome], listener: Listener
     ) -> None:
         """Perform: the listener gets the outcome, now or, if it is replaced by ``attach``, later."""
         effect = _Effect(partition, listener)
-        self._effects[key] = effect
-        effect.task = self.group.create_task(self._perform(key, effect, work), name=f"effect {key}")
+        self._by_run.setdefault(key.run_id, {})[key] = effect
+        effect.task = self._group.create_task(self._perform(key, effect, work), name=f"effect {key}")
 
-    def attach(self, key: EffectKey, listener: Listener) -> bool:
-        """Listen to an effect of an earlier epoch; an outcome already known is told at once. False: no such effect."""
-        effect = self._effects.get(key)
-        if effect is None:
-            return False
+    def attach(self, key: EffectKey, listener: Listener) -> None:
+        """Listen to an effect of an earlier epoch; an outcome already known is told at once."""
+        effect = self._by_run[key.run_id][key]
         effect.listener = listener
         if effect.outcome is not None:
             listener(key, effect.outcome)
-        return True
 
     def alive(self, key: EffectKey) -> bool:
         """Whether an effect is in flight, or its outcome is not recorded yet."""
-        return key in self._effects
+        return key in self._by_run.get(key.run_id, ())
+
+    def keys(self, run_id: str) -> list[EffectKey]:
+        """The effects of one run that are in flight, or whose outcome is not recorded."""
+        return list(self._by_run.get(run_id, ()))
+
+    def runs(self, partition: int) -> set[str]:
+        """Which runs of a partition have any."""
+        return {key.run_id for key, effect in self._all() if effect.partition == partition}
+
+    def running(self, partition: int) -> int:
+        """How many effects of a partition have not ended."""
+        return sum(effect.outcome is None for _, effect in self._all() if effect.partition == partition)
 
     def detach(self, partition: int) -> None:
         """The tenure is over: outcomes are kept for the next one of this process."""
-        for effect in self._effects.values():
+        for _, effect in self._all():
             if effect.partition == partition:
                 effect.listener = None
 
     def forget(self, key: EffectKey) -> None:
         """The outcome is in the log, or its attempt is not open any more."""
-        self._effects.pop(key, None)
-
-    def keys(self, run_id: str) -> list[EffectKey]:
-        """The effects of one run that are in flight, or whose outcome is not recorded."""
-        return [key for key in self._effects if key.run_id == run_id]
-
-    def runs(self, partition: int) -> set[str]:
-        """Which runs of a partition have effects in flight, or outcomes that are not recorded."""
-        return {key.run_id for key, effect in self._effects.items() if effect.partition == partition}
-
-    def running(self, partition: int) -> int:
-        """How many effects of a partition have not ended."""
-        return sum(effect.outcome is None for effect in self._effects.values() if effect.partition == partition)
+        effects = self._by_run.get(key.run_id, {})
+        effects.pop(key, None)
+        if not effects:
+            self._by_run.pop(key.run_id, None)
 
     def cancel(self) -> None:
         """The process ends: cancel what is in flight; its outcome is then for the next owner to find out."""
-        for effect in self._effects.values():
+        for _, effect in self._all():
             if effect.task is not None:
                 effect.task.cancel()
+
+    def _all(self) -> Iterator[tuple[EffectKey, _Effect]]:
+        return (pair for effects in self._by_run.values() for pair in effects.items())
 
     async def _perform(self, key: EffectKey, effect: _Effect, work: Coroutine[Any, Any, EffectOutcome]) -> None:
         try:
@@ -141,5 +144,5 @@ class Effects:
         effect.outcome = outcome
         if effect.listener is not None:
             effect.listener(key, outcome)
-        elif self._effects.get(key) is effect:
+        elif self.alive(key):
             _log.info("outcome_kept", run_id=key.run_id, step=key.step, attempt=key.attempt)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     DueAction = Callable[[RunDriver, Batch], None]
 
+_CANCELLED = "the run was cancelled before it was performed"
 _NOT_REPEATED = "it failed and was not tried again"
 
 
@@ -235,16 +236,23 @@ def again_for_freshness(driver: RunDriver, batch: Batch) -> None:
 
 
 def _stale_again(driver: RunDriver, batch: Batch) -> None:
-    """Append every request again that is open and no effect in flight."""
+    """Append every request again that is open and no effect in flight; of a run being cancelled, give them up."""
     state, effects = batch.state, driver.tenure.world.effects
     if state is None:
         return
     model = state.model_call
     if model is not None and model.is_open and not effects.alive(EffectKey(state.run_id, model.step, model.attempt)):
-        request_model_again(driver, batch, state, Why.STALE)
+        if state.cancel_reason is None:
+            request_model_again(driver, batch, state, Why.STALE)
+        else:
+            _model_failed(driver, batch, state, ModelFailure(_CANCELLED, retryable=False))
     for call in state.open_calls():
-        if not effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
+        if effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
+            continue
+        if state.cancel_reason is None:
             request_again(batch, state, call, Why.STALE)
+        else:
+            fail(batch, state, call, _CANCELLED)
 
 
 def request_model_again(driver: RunDriver, batch: Batch, state: State, why: Why) -> None:
