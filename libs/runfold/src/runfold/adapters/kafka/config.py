@@ -37,8 +37,6 @@ _READER: Final[Mapping[str, Any]] = {
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "allow.auto.create.topics": False,
-    # A newly assigned partition waits for the fetch that is pending: 350 ms at the default of 500.
-    "fetch.wait.max.ms": 100,
     # By default a consumer whose queue is full fetches nothing for a second.
     "fetch.queue.backoff.ms": 20,
     "fetch.error.backoff.ms": 100,
@@ -159,9 +157,15 @@ class KafkaConfig:
         """Give the settings of a producer of records up to ``max_record`` bytes, Kafka's overhead not counted."""
         return self._merge({**_PRODUCER, "message.max.bytes": max_record + 65_536})
 
-    def reader(self) -> Settings:
-        """Give the settings of a consumer that is plainly assigned; its group is a name that nobody else has."""
-        return self._merge({**_READER, "group.id": f"runfold-plain-{uuid.uuid4().hex}"})
+    def reader(self, fetch_wait_ms: int) -> Settings:
+        """Give the settings of a consumer that is plainly assigned; its group is a name that nobody else has.
+
+        ``fetch_wait_ms``: how long a broker holds a fetch while there is nothing new. A newly assigned partition waits
+        for the fetch that is pending (350 ms at librdkafka's default of 500).
+        """
+        return self._merge(
+            {**_READER, "fetch.wait.max.ms": fetch_wait_ms, "group.id": f"runfold-plain-{uuid.uuid4().hex}"}
+        )
 
     def member(self, group: str, member: MemberSettings) -> Settings:
         """Give the settings of a member of a group."""

@@ -29,7 +29,7 @@ class KafkaInputs:
         self._topics = topics.inputs
         self._offsets = Offsets(config)
         self._readers = Streams(config, _record, "runfold-kafka-inputs")
-        self._fetches = Streams(config, _record, "runfold-kafka-fetch")
+        self._fetches = Streams(config, _record, "runfold-kafka-fetch", brief=True)
         self._fetching: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def open(self, partition: int, next_offsets: Mapping[str, int]) -> KafkaInputReader:

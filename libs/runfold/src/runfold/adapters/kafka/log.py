@@ -38,7 +38,7 @@ class KafkaLog:
         self._topic = topics.log
         self._producer = AckedProducer(config, MAX_LOG_RECORD)
         self._offsets = Offsets(config)
-        self._reads = Streams(config, _record, "runfold-kafka-read")
+        self._reads = Streams(config, _record, "runfold-kafka-read", brief=True)
         self._follows = Streams(config, _record, "runfold-kafka-follow")
         self._open: dict[int, tuple[Stream[LogRecord], asyncio.Event]] = {}
         self._reading: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)

@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 # How long a command may wait for its turn; a consumer without partitions is not polled at all.
 _POLL_S: Final = 0.02
+_IDLE_WAIT_MS: Final = 100
+_BRIEF_WAIT_MS: Final = 5
 _DRAIN: Final = 1000
 _FULL_RECORDS: Final = 4000
 _FULL_BYTES: Final = 16 << 20
@@ -94,10 +96,11 @@ class Streams(Generic[T]):
         config: How to reach Kafka.
         convert: From a message to what readers get; called in the poll thread, must not fail.
         name: Of the thread.
+        brief: Streams are opened for what exists already and shut soon, so a pending fetch must not hold up the next.
     """
 
-    def __init__(self, config: KafkaConfig, convert: Callable[[Message], T], name: str) -> None:
-        self._settings = config.reader()
+    def __init__(self, config: KafkaConfig, convert: Callable[[Message], T], name: str, *, brief: bool = False) -> None:
+        self._settings = config.reader(_BRIEF_WAIT_MS if brief else _IDLE_WAIT_MS)
         self._convert = convert
         self._name = name
         self._commands: queue.SimpleQueue[Callable[[Consumer], None] | None] = queue.SimpleQueue()
