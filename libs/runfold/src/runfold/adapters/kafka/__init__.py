@@ -1,1 +1,1 @@
-"""The ports on Apache Kafka, by librdkafka. What was measured about it stands in ARCHITECTURE.md."""
+"""The ports on Apache Kafka, by librdkafka."""
