@@ -1,7 +1,9 @@
 """The commands on a real installation, from setup to the end of a run."""
 
 import json
+import socket
 import threading
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
@@ -53,12 +55,15 @@ def test_an_input_without_an_executor_is_durably_queued(runfold: Commands) -> No
 
 def test_from_start_to_end(runfold: Commands, service: Services) -> None:
     runfold("setup")
-    service("runfold_step_executor", "--inline-limit", "1000")
+    port = _free_port()
+    service("runfold_step_executor", "--inline-limit", "1000", "--metrics-port", str(port))
     service("runfold_snapshot_compactor")
     service("runfold_reconciler")
 
     assert runfold("start", "research", "--input", '"q"', "--run-id", "run-8c1", "--timeout", "60") == "run-8c1\n"
     assert "accepted: run_started (seq 0)" in runfold.err
+    assert json.loads(_get(port, "/readyz")) == {"ready": True, "missing": {}}
+    assert 'runfold_executor_inputs_settled_total{outcome="event"} 1.0' in _get(port, "/metrics")
     gate = _until_waiting(runfold, "run-8c1")
     assert (gate["wait_id"], gate["tool"], gate["arguments"]) == ("run-8c1:2", "publish", {"body": "x" * 2000})
     assert [row["run_id"] for row in runfold.json("list", "--status", "waiting")] == ["run-8c1"]
@@ -113,6 +118,19 @@ def test_start_and_wait(runfold: Commands, service: Services) -> None:
     runfold("cancel", "run-2", "--reason", "no longer needed", "--by", "ops")
     runfold("start", "research", "--input", '"q"', "--run-id", "run-2", "--wait", code=1)
     assert "run run-2 ended as cancelled" in runfold.err
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _get(port: int, path: str) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+        body: bytes = answer.read()
+        return body.decode()
 
 
 def _until_waiting(runfold: Commands, run: str) -> dict[str, Any]:

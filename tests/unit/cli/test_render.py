@@ -9,7 +9,7 @@ from runfold.cli import render
 EVENT = {"run_id": "r-1", "seq": 31, "at": "2026-01-02T03:04:05.678Z", "step": 18}
 
 
-def line(**fields: Any) -> str:  # noqa: ANN401 - any JSON values
+def line(**fields: Any) -> str:
     return render.event_line({**EVENT, **fields})
 
 

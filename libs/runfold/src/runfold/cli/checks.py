@@ -41,7 +41,7 @@ class Finding:
 def wrong_settings(error: SettingsError) -> list[Finding]:
     """Give a finding for each problem of the settings."""
     return [
-        Finding(problem.variable, "wrong", problem.message, f"set {problem.variable}, or unset it")
+        Finding(problem.variable, "wrong", problem.message, "unset it" if problem.is_unknown else "set it")
         for problem in error.problems
     ]
 

@@ -16,6 +16,7 @@ from runfold.ports.inputs import InputRecord
 
 _ANSWER_S = 10.0
 _BATCH = 500
+_FETCH_WAIT_MS = 100
 
 
 class KafkaDeadLetters:
@@ -44,7 +45,7 @@ class KafkaDeadLetters:
 
     def _read(self) -> list[InputRecord]:
         heard = Heard()
-        consumer = make_consumer(self._config.reader(), heard)
+        consumer = make_consumer(self._config.reader(_FETCH_WAIT_MS), heard)
         try:
             return self._drain(consumer, self._bounds(consumer), heard)
         except KafkaException as error:

@@ -36,6 +36,13 @@ class Stopped(Exception):
     """The service was told to stop before it was ready."""
 
 
+class StopTimeout(Exception):
+    """The service did not stop in time."""
+
+    def __init__(self) -> None:
+        super().__init__(f"did not stop within {STOP_S:g} s; what was open is left to the next owner")
+
+
 class Kit:
     """What a running service has at hand.
 
@@ -197,8 +204,9 @@ async def _bounded(serving: Awaitable[None], kit: Kit) -> None:
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             kit.log.info("stopping")
-            async with asyncio.timeout(STOP_S):
-                await asyncio.shield(running)
+            await asyncio.wait({running}, timeout=STOP_S)
+            if not running.done():
+                raise StopTimeout
         await running
     finally:
         stopped.cancel()

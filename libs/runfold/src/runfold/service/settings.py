@@ -23,10 +23,17 @@ MAX_INLINE = 900_000  # a record holds 1,000,000 bytes, its envelope included
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with the settings: ``variable`` and what to do about it."""
+    """One thing that is wrong with the settings.
+
+    Attributes:
+        variable: Its name in the environment.
+        message: What is wrong and what to do about it.
+        is_unknown: There is no such variable.
+    """
 
     variable: str
     message: str
+    is_unknown: bool = False
 
     def __str__(self) -> str:
         return f"{self.variable}: {self.message}"
@@ -163,7 +170,7 @@ def _unknown(environ: Mapping[str, str]) -> Iterator[Problem]:
         if name.upper().startswith(PREFIX) and name.upper() not in NAMES:
             meant = nearest(name)
             hint = f"did you mean {meant}?" if meant else "unset it; `runfold --help` lists the variables"
-            yield Problem(name, f"there is no such variable; {hint}")
+            yield Problem(name, f"there is no such variable; {hint}", is_unknown=True)
 
 
 def _invalid(error: ValidationError) -> Iterator[Problem]:
