@@ -106,10 +106,17 @@ class Drafts:
         return (self.state.step, 1) if call is None else (call.step, call.attempt)
 
     def request(
-        self, call: str, why: Why = Why.FIRST, arguments: Payload = ARGUMENTS, recovery: Recovery = Recovery.KEYED
+        self,
+        call: str,
+        why: Why = Why.FIRST,
+        arguments: Payload = ARGUMENTS,
+        recovery: Recovery = Recovery.KEYED,
+        *,
+        alone: bool = False,
     ) -> ToolCallRequested:
-        """Execute a tool."""
-        return drafts.tool_call(self.state, self.stamp, self.call(call), why, arguments, recovery, 1_000)
+        """Execute a tool; ``alone``: in a sequential turn."""
+        asked = self.call(call)
+        return drafts.tool_call(self.state, self.stamp, asked, why, arguments, recovery, 1_000, sequential=alone)
 
     def result(
         self,
@@ -131,9 +138,10 @@ class Drafts:
         """Tell the model that its arguments are invalid, or the tool unknown."""
         return self.result(call, Source.INVALID, Outcome.RETRIED)
 
-    def gate(self, call: str) -> Interrupted:
-        """Ask for an approval."""
-        return drafts.approval_gate(self.state, self.stamp, self.call(call), ARGUMENTS, "please look", {})
+    def gate(self, call: str, *, alone: bool = False) -> Interrupted:
+        """Ask for an approval; ``alone``: in a sequential turn."""
+        asked = self.call(call)
+        return drafts.approval_gate(self.state, self.stamp, asked, ARGUMENTS, "please look", {}, sequential=alone)
 
     def doubt(self, call: str) -> Interrupted:
         """Declare a call indeterminate."""

@@ -20,6 +20,7 @@ from runfold.core.decisions import (
     RequestCall,
     Stop,
     decide,
+    is_sequential,
     openable,
 )
 from runfold.core.events import Outcome, Recovery, Source, ToolCallRequested, WaitReason, Why
@@ -63,7 +64,8 @@ class Shell(Run):
     def request(self, call: Call, why: Why) -> ToolCallRequested:
         """Make the next attempt; the recovery class follows from the call's id."""
         recovery = call.recovery or RECOVERIES[len(self.events) % len(RECOVERIES)]
-        return self.next.request(call.asked.tool_call_id, why, recovery=recovery)
+        alone = is_sequential(self.state.turn, SEQUENTIAL)
+        return self.next.request(call.asked.tool_call_id, why, recovery=recovery, alone=alone)
 
     def _open(self, calls: tuple[Call, ...]) -> bool:
         for call in calls:
@@ -71,7 +73,7 @@ class Shell(Run):
             if call.asked.tool == "x":
                 self.do(self.next.refuse(name))
             elif call.asked.tool == "g":
-                self.do(self.next.gate(name))
+                self.do(self.next.gate(name, alone=is_sequential(self.state.turn, SEQUENTIAL)))
             else:
                 self.do(self.request(call, Why.FIRST))
         return bool(calls)

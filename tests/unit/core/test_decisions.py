@@ -23,6 +23,7 @@ from runfold.core.decisions import (
     openable,
     status,
 )
+from runfold.core.errors import IllegalTransition
 from runfold.core.events import Recovery, Source, WaitReason, Why
 from runfold.core.payload import inline_json
 from runfold.core.state import Phase, State, Status
@@ -304,7 +305,7 @@ def test_one_sequential_tool_makes_the_whole_turn_sequential() -> None:
     run.turn("a", "b", "c")
     for call, then in (("a", ["b"]), ("b", ["c"]), ("c", [])):
         assert may_open(run, "b") == [call]
-        run.do(run.next.request(call))
+        run.do(run.next.request(call, alone=True))
         assert may_open(run, "b") == []
         run.do(run.next.result(call))
         assert may_open(run, "b") == then
@@ -314,18 +315,21 @@ def test_a_sequential_call_behind_a_gate_is_executed_once_approved() -> None:
     """What is approved, rejected or absent goes before what is still to be opened, or neither would ever move."""
     run = Run()
     run.turn("a", "b", "c")
-    run.do(run.next.gate("a"))
+    run.do(run.next.gate("a", alone=True))
     assert may_open(run, "a") == []
+    assert status(run.state) is Status.WAITING
+    with pytest.raises(IllegalTransition, match="beside a sequential call"):
+        run.do(run.next.gate("b", alone=True))
     run.do(run.next.resume("run-8c1:2", "approved"))
     assert decide(run.state) == RequestCall(run.call("a"), Why.FIRST)
-    run.do(run.next.request("a"))
+    run.do(run.next.request("a", alone=True))
     run.do(run.next.doubt("a"))
     assert may_open(run, "a") == []
     run.do(run.next.resume("run-8c1:3", "absent"))
     assert decide(run.state) == RequestCall(run.call("a"), Why.ABSENT)
     run.do(run.next.request("a", Why.ABSENT))
     run.do(run.next.result("a"))
-    run.do(run.next.gate("b"))
+    run.do(run.next.gate("b", alone=True))
     run.do(run.next.resume("run-8c1:4", "rejected"))
     assert decide(run.state) == Deny(run.call("b"))
     run.do(run.next.deny("b"))

@@ -185,16 +185,17 @@ def _decide_turn(state: State) -> Decision:
                 return RequestCall(call, Why.ABSENT)
             case _:
                 continue
+    if any(call.sequential and call.phase is not Phase.RETURNED for call in state.turn):
+        return NOTHING
     asked = tuple(call for call in state.turn if call.phase is Phase.ASKED)
     return OpenCalls(asked) if asked else NOTHING
 
 
 def openable(turn: list[Call], asked: tuple[Call, ...], sequential: frozenset[str]) -> tuple[Call, ...]:
-    """Of the calls still to be opened, those that may be opened now.
+    """Of the calls still to be opened, those that are opened now: with a sequential tool in the turn, only the next."""
+    return asked[:1] if is_sequential(turn, sequential) else asked
 
-    Without a sequential tool in the turn: all of them. With one: the next, once the one before has returned.
-    """
-    if not any(call.asked.tool in sequential for call in turn):
-        return asked
-    busy = any(call.phase not in (Phase.ASKED, Phase.RETURNED) for call in turn)
-    return () if busy else asked[:1]
+
+def is_sequential(turn: list[Call], sequential: frozenset[str]) -> bool:
+    """Whether the calls of a turn are opened one after the other, because one of their tools is sequential."""
+    return any(call.asked.tool in sequential for call in turn)

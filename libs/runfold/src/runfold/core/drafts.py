@@ -63,8 +63,16 @@ def model_call(state: State, stamp: Stamp, why: Why, params: Payload) -> ModelCa
     )
 
 
-def tool_call(
-    state: State, stamp: Stamp, call: Call, why: Why, arguments: Payload, recovery: Recovery, timeout_ms: int
+def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
+    state: State,
+    stamp: Stamp,
+    call: Call,
+    why: Why,
+    arguments: Payload,
+    recovery: Recovery,
+    timeout_ms: int,
+    *,
+    sequential: bool = False,
 ) -> ToolCallRequested:
     """Execute a tool: the call's own step if it has one, else the run's next; the next attempt."""
     step = call.step or state.step + 1
@@ -80,6 +88,7 @@ def tool_call(
         recovery=recovery,
         timeout_ms=timeout_ms,
         approval_id=call.approval_id,
+        sequential=sequential or call.sequential,
     )
 
 
@@ -114,7 +123,14 @@ def tool_returned(  # noqa: PLR0913 - one per field of the result
 
 
 def approval_gate(
-    state: State, stamp: Stamp, call: Call, arguments: Payload, message: str | None, detail: dict[str, Any]
+    state: State,
+    stamp: Stamp,
+    call: Call,
+    arguments: Payload,
+    message: str | None,
+    detail: dict[str, Any],
+    *,
+    sequential: bool = False,
 ) -> Interrupted:
     """Open a gate directly before a call: it takes the run's next step, the call the one after it."""
     step = state.step + 1
@@ -128,6 +144,7 @@ def approval_gate(
         tool_call_id=call.asked.tool_call_id,
         arguments=arguments,
         arguments_digest=arguments.digest,
+        sequential=sequential,
     )
 
 

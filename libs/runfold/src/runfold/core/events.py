@@ -217,7 +217,10 @@ class ModelCallFailed(RunEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallRequested(RunEvent):
-    """A tool is about to be executed with validated ``arguments`` (a canonical JSON object)."""
+    """A tool is about to be executed with validated ``arguments`` (a canonical JSON object).
+
+    ``sequential``: no other call of the turn is opened before this one has returned.
+    """
 
     step: int
     tool: str
@@ -229,6 +232,7 @@ class ToolCallRequested(RunEvent):
     recovery: Recovery
     timeout_ms: int
     approval_id: str | None
+    sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +284,7 @@ class Interrupted(RunEvent):
         tool, tool_call_id, arguments, arguments_digest: For an approval, the call that it guards; for an
             indeterminate call, the call in doubt.
         expires_at: Milliseconds since 1970, or None.
+        sequential: Of a gate: no other call of the turn is opened before the one that it guards has returned.
     """
 
     step: int
@@ -291,6 +296,7 @@ class Interrupted(RunEvent):
     arguments: Payload | None = None
     arguments_digest: str | None = None
     expires_at: int | None = None
+    sequential: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,6 +109,7 @@ class Call:
     Attributes:
         asked: The model's own arguments; ``arguments``: validated ones, once known.
         step: Its step, allotted when it is opened (its gate's step + 1 if it is gated).
+        sequential: While it has not returned, no other call of the turn is opened.
         attempt: The last attempt requested, 0 before the first; ``epoch``: of that request.
         retries, lost, absents: Attempts by why: ``retry``; ``takeover`` (the one before was lost to a crash);
             ``absent``.
@@ -119,6 +120,7 @@ class Call:
     phase: Phase = Phase.ASKED
     step: int = 0
     approval_id: str | None = None
+    sequential: bool = False
     arguments: Payload | None = None
     recovery: Recovery | None = None
     timeout_ms: int = 0

@@ -175,6 +175,7 @@ def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
     _take_step(state, event, call, event.step)
     call.phase, call.arguments, call.recovery = Phase.REQUESTED, event.arguments, event.recovery
     call.timeout_ms, call.attempt, call.epoch = event.timeout_ms, event.attempt, event.epoch
+    call.sequential = event.sequential
     call.count(event.why)
     state.accept_version = False
 
@@ -203,8 +204,13 @@ def _need_openable(state: State, event: ToolCallRequested | Interrupted, call: C
 def _need_in_order(state: State, event: Event, call: Call) -> None:
     """See that a call that was only asked for takes its step after every call before it has."""
     if call.phase is Phase.ASKED:
+        _need(not _held_by_sequential(state), event, "is opened beside a sequential call")
         first = next(other for other in state.turn if other.phase is Phase.ASKED)
         _need(first is call, event, "comes before tool call {!r} is opened", first.asked.tool_call_id)
+
+
+def _held_by_sequential(state: State) -> bool:
+    return any(call.sequential and call.phase is not Phase.RETURNED for call in state.turn)
 
 
 def _take_step(state: State, event: ToolCallRequested | ToolReturned, call: Call, step: int) -> None:
@@ -256,7 +262,7 @@ def _interrupted(state: State, event: Interrupted) -> None:
             _need_openable(state, event, call)
             _need(event.arguments_digest == event.arguments.digest, event, "has another digest than its arguments")
             call.phase, call.approval_id, call.arguments = Phase.GATED, event.wait_id, event.arguments
-            call.step = event.step + 1
+            call.step, call.sequential = event.step + 1, event.sequential
             state.step = call.step
         else:
             state.step = event.step

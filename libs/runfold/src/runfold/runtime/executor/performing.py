@@ -14,13 +14,12 @@ from runfold.core.events import (
     RunFailed,
     Source,
     StatePatched,
-    ToolCallRequested,
     WaitReason,
     Why,
 )
 from runfold.core.payload import Inline, Payload, canonical_json, inline_json
 from runfold.core.state import Call, State
-from runfold.ports.agents import GateAsked, Invalid, RunningAgent, ToolSpec, Valid
+from runfold.ports.agents import GateAsked, Invalid, RunningAgent, Valid
 from runfold.runtime.executor import work
 from runfold.runtime.payloads import Payloads
 
@@ -119,12 +118,10 @@ async def _open_calls(driver: RunDriver, batch: Batch, agent: RunningAgent, aske
     state = batch.state
     if state is None:
         return False
-    sequential = frozenset(
-        call.asked.tool for call in state.turn if (spec := agent.tool(call.asked.tool)) and spec.sequential
-    )
-    calls = decisions.openable(state.turn, asked, sequential)
-    if not calls:
-        return False
+    tools = {call.asked.tool: agent.tool(call.asked.tool) for call in state.turn}
+    one_by_one = frozenset(name for name, spec in tools.items() if spec is not None and spec.sequential)
+    sequential = decisions.is_sequential(state.turn, one_by_one)
+    calls = decisions.openable(state.turn, asked, one_by_one)
     payloads = driver.tenure.world.payloads
     checked = [agent.validate(c.asked.tool, await payloads.read(c.asked.arguments)) for c in calls]
     gated = [_has_gate(agent, call) and isinstance(valid, Valid) for call, valid in zip(calls, checked, strict=True)]
@@ -138,7 +135,7 @@ async def _open_calls(driver: RunDriver, batch: Batch, agent: RunningAgent, aske
         )
         gates = list(await asyncio.gather(*questions))
     for call, valid, gate in zip(calls, checked, gates, strict=True):
-        await _open(payloads, batch, agent, call, valid, gate)
+        await _open(payloads, batch, agent, call, valid, gate, sequential=sequential)
     return True
 
 
@@ -162,7 +159,14 @@ async def _ask_gate(
 
 
 async def _open(
-    payloads: Payloads, batch: Batch, agent: RunningAgent, call: Call, valid: Valid | Invalid, gate: GateAsked | None
+    payloads: Payloads,
+    batch: Batch,
+    agent: RunningAgent,
+    call: Call,
+    valid: Valid | Invalid,
+    gate: GateAsked | None,
+    *,
+    sequential: bool,
 ) -> None:
     state = batch.state
     if state is None:
@@ -173,26 +177,28 @@ async def _open(
         return
     arguments = await payloads.seal(valid.arguments)
     if gate is not None:
-        batch.add(drafts.approval_gate(state, batch.stamp(), call, arguments, gate.message, dict(gate.detail)))
+        batch.add(
+            drafts.approval_gate(
+                state, batch.stamp(), call, arguments, gate.message, dict(gate.detail), sequential=sequential
+            )
+        )
     else:
-        _request(batch, agent, call, Why.FIRST, arguments)
+        _request(batch, agent, call, Why.FIRST, arguments, sequential=sequential)
 
 
-def _request(batch: Batch, agent: RunningAgent, call: Call, why: Why, arguments: Payload | None) -> None:
-    """Request a call; a tool that the running code has lost cannot be executed."""
+def _request(
+    batch: Batch, agent: RunningAgent, call: Call, why: Why, arguments: Payload | None, *, sequential: bool = False
+) -> None:
+    """Request a call; a tool that the running code has lost cannot be executed.
+
+    Recovery class and time-out are frozen by the first request.
+    """
     spec = agent.tool(call.asked.tool)
     if spec is None or arguments is None or batch.state is None:
         raise ToolGone(f"tool {call.asked.tool!r} is not in agent {agent.name!r} any more")
-    batch.add(request_of(batch, batch.state, call, why, arguments, spec))
-
-
-def request_of(
-    batch: Batch, state: State, call: Call, why: Why, arguments: Payload, spec: ToolSpec
-) -> ToolCallRequested:
-    """The request of a call's next attempt; recovery class and time-out are frozen by the first."""
-    recovery = call.recovery or spec.recovery
-    timeout_ms = call.timeout_ms or spec.timeout_ms
-    return drafts.tool_call(state, batch.stamp(), call, why, arguments, recovery, timeout_ms)
+    recovery, timeout_ms = call.recovery or spec.recovery, call.timeout_ms or spec.timeout_ms
+    stamp = batch.stamp()
+    batch.add(drafts.tool_call(batch.state, stamp, call, why, arguments, recovery, timeout_ms, sequential=sequential))
 
 
 class ToolGone(Exception):
