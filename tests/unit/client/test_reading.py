@@ -57,6 +57,16 @@ async def test_a_stale_record_behind_what_is_compacted_stays_void(world: World) 
     assert await types(world) == [(0, "run_started"), (1, "model_call_requested"), (2, "run_completed")]
 
 
+async def test_a_parked_run_s_events_are_all_shown(world: World) -> None:
+    """Its rows stand still where the compactor gave up, while the partition goes on."""
+    epoch = world.claim()
+    first = world.write(started(epoch))
+    last = world.write(asked(epoch))
+    await world.compacted(first_epoch=epoch, seq=0, last=first, epoch=epoch, status=Status.RUNNING, parked_until=last)
+    assert [seq for seq, _ in await types(world)] == [0, 1]
+    assert (await world.client.show(RUN))["parked"] == "cannot be folded"
+
+
 async def test_an_unknown_run_is_an_error_that_names_it(world: World) -> None:
     world.claim()
     for follow in (False, True):

@@ -74,17 +74,23 @@ class World:
         """Append a claim; gives its epoch."""
         return self.write(PartitionClaimed(owner="x", revision="r1", nonce="n", at=1))
 
-    async def compacted(self, *, first_epoch: int, seq: int, last: int, epoch: int, status: Status) -> None:
-        """Say what the compactor would have written once it has applied everything up to ``last``."""
+    async def compacted(
+        self, *, first_epoch: int, seq: int, last: int, epoch: int, status: Status, parked_until: int | None = None
+    ) -> None:
+        """Say what the compactor would have written once it has applied everything up to ``last``.
+
+        ``parked_until``: the run is parked behind ``last``, and everything up to this offset is applied.
+        """
+        applied = (last if parked_until is None else parked_until) + 1
         known = await self.store.partition(self.partition)
         row = PartitionRow(
             partition=self.partition,
             version=0 if known is None else known.version,
             cluster_id="memory",
             topic_id="t",
-            applied=last + 1,
+            applied=applied,
             epoch=epoch,
-            replay_from=last + 1,
+            replay_from=applied,
             replay_epoch=epoch,
             positions=Positions(),
         )
@@ -105,6 +111,7 @@ class World:
             last_offset=last,
             started_at=1,
             updated_at=2,
+            parked=None if parked_until is None else "cannot be folded",
         )
         await self.store.commit(Commit(row, runs=[run]))
 

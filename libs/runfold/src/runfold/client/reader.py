@@ -149,16 +149,11 @@ class RunReader:
 
     async def _history(self, run_id: str, place: Place) -> AsyncGenerator[LoggedEvent, None]:
         partition = self.partition(run_id)
-        if place.run is None:
+        if place.run is None or place.run.parked is not None:
             async for event in self.newer(run_id, place):
                 yield event
             return
         first = place.first(0)
-        if place.run.parked is not None:  # the rows stand still where the compactor gave up: read all of the log
-            end = (await self._log.bounds(partition)).end
-            async for event in _events(self._range(partition, first.offset, end), Scan(run_id, partition, first)):
-                yield event
-            return
         known = self._range(partition, first.offset, place.run.last_offset + 1)
         async for event in _events(known, Scan(run_id, partition, first)):
             yield event

@@ -61,8 +61,13 @@ class Place:
         return Start(self.run.first_offset, self.run.first_epoch)
 
     def tail(self, begin: int) -> Start:
-        """Say where events can be that Postgres does not know of; ``begin``: the first offset of the log."""
+        """Say where events can be that Postgres does not know of; ``begin``: the first offset of the log.
+
+        For a parked run that is everywhere: its row stands still where the compactor gave up.
+        """
         known = self.run
+        if known is not None and known.parked is not None:
+            return self.first(begin)
         start = Start(begin, -1) if self.row is None else Start(self.row.applied, self.row.epoch)
         if self.row is not None:
             start = replace(start, positions=self.row.positions.to_json())
