@@ -71,6 +71,7 @@ def full_state() -> State:
         phase=Phase.IN_DOUBT,
         step=18,
         approval_id="run-8c1:17",
+        sequential=True,
         arguments=BLOB,
         recovery=Recovery.LOOKUP,
         timeout_ms=10_000,

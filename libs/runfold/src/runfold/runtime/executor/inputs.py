@@ -14,6 +14,7 @@ from runfold.core.events import Cause, Settlement
 from runfold.core.partitioning import partition_of
 from runfold.core.policy import backoff
 from runfold.ports.inputs import InputReader, InputRecord
+from runfold.ports.log import RecordTooLarge
 from runfold.ports.publisher import PublishFailed
 from runfold.runtime.executor.rulings import Arrived
 from runfold.runtime.executor.tenure import Tenure
@@ -29,11 +30,25 @@ async def take_inputs(tenure: Tenure, reader: InputReader) -> None:
     Raises:
         EpochOver: See there.
     """
+    told: dict[str, tuple[int, int]] = {}
     while True:
         await _wait_for_room(tenure)
+        _tell_skipped(tenure, reader, told)
         for record in await reader.next(_BATCH):
             if not tenure.positions.is_settled(record.topic, record.offset):
                 await _take(tenure, record)
+
+
+def _tell_skipped(tenure: Tenure, reader: InputReader, told: dict[str, tuple[int, int]]) -> None:
+    """Retention has deleted inputs that nobody had read: they are lost, and that is said loudly."""
+    for topic, (start, end) in reader.skipped.items():
+        if told.get(topic) == (start, end):
+            continue
+        told[topic] = (start, end)
+        unread = sum(not tenure.positions.is_settled(topic, offset) for offset in range(start, end))
+        if unread:
+            _log.error("inputs_deleted_unread", partition=tenure.partition, topic=topic, count=unread, first=start)
+        tenure.positions.of(topic).skip(start, end)
 
 
 async def _wait_for_room(tenure: Tenure) -> None:
@@ -93,6 +108,10 @@ async def _forward(tenure: Tenure, record: InputRecord, parsed: Input, cause: Ca
         try:
             await tenure.world.publisher.publish(topics.control, parsed.run_id.encode(), record.value, headers=headers)
             break
+        except RecordTooLarge as error:
+            why = ("too_large", f"it stands in the wrong partition and cannot be forwarded: {error}")
+            await tenure.settle(tenure.settled(cause, Settlement.DEAD, parsed.run_id, why))
+            return
         except PublishFailed as error:
             _log.warning("forwarding_failed", partition=tenure.partition, offset=record.offset, error=str(error))
             await asyncio.sleep(0.1 + backoff(0.2, failures, 5.0, tenure.world.chance.jitter()))

@@ -254,15 +254,7 @@ class PartitionOwner:
     async def _open_inputs(self, tenure: Tenure) -> InputReader:
         topics = self._world.settings.topics
         starts = {topic: tenure.positions.of(topic).next for topic in topics.inputs}
-        reader = await self._world.inputs.open(self._partition, starts)
-        for topic, (start, end) in reader.skipped.items():
-            unsettled = sum(not tenure.positions.is_settled(topic, offset) for offset in range(start, end))
-            if unsettled:
-                _log.error(
-                    "inputs_deleted_unread", partition=self._partition, topic=topic, count=unsettled, first=start
-                )
-            tenure.positions.of(topic).skip(start, end)
-        return reader
+        return await self._world.inputs.open(self._partition, starts)
 
     # --- leaving memory -----------------------------------------------------------------------------------------
 
