@@ -25,7 +25,7 @@ EXAMPLES = {log.type_name(type(record)): record for record in examples()}
 RECORDS = st.sampled_from(sorted(log.RECORD_TYPES)).flatmap(lambda name: instances(log.RECORD_TYPES[name]))
 
 
-def a_patch(**changes: Any) -> StatePatched:  # noqa: ANN401 - any field
+def a_patch(**changes: Any) -> StatePatched:
     """Make a small event."""
     event = StatePatched(run_id="r", seq=3, epoch=2, at=1, step=1, key="k", value=Inline(b"1"))
     return dataclasses.replace(event, **changes)
@@ -45,7 +45,7 @@ def test_what_is_written_is_read_back(record: LogRecordBody) -> None:
     assert plain_bytes(decoded) == plain_bytes(record)
 
 
-def plain_bytes(value: Any) -> Any:  # noqa: ANN401 - any part of a record
+def plain_bytes(value: Any) -> Any:
     """Take a record apart, with payloads as they are stored."""
     if isinstance(value, Inline):
         return value.data

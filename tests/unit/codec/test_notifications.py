@@ -19,7 +19,7 @@ from runfold.core.payload import BlobRef
 EXAMPLES: dict[str, Any] = {type_name(type(record)): record for record in examples()}
 
 
-def told(event: Any) -> dict[str, Any]:  # noqa: ANN401 - any event
+def told(event: Any) -> dict[str, Any]:
     """Give the notification of an event; it fits its schema."""
     value = notification(event, "research")
     assert value is not None

@@ -51,7 +51,7 @@ def comes_back(state: State, limit: int = 1 << 20) -> None:
         assert deep(getattr(back, name)) == deep(getattr(state, name)), name
 
 
-def deep(value: Any) -> Any:  # noqa: ANN401 - any part of a state
+def deep(value: Any) -> Any:
     """Take a value apart, so that equality is exact; an entry's outcome is annotated as text, and read as such."""
     if isinstance(value, Entry):
         value = dataclasses.replace(value, outcome=str(value.outcome))

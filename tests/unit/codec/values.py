@@ -31,7 +31,7 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
     return st.builds(cls, **{name: values(hint) for name, hint in typing.get_type_hints(cls).items()})
 
 
-def values(hint: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401, PLR0911 - a type annotation; one return per kind of it
+def values(hint: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - a type annotation; one return per kind of it
     """Values of one annotation."""
     if hint in _PLAIN:
         return _PLAIN[hint]
