@@ -24,6 +24,7 @@ from runfold.core.events import (
     ModelResponded,
     Recovery,
     RunEvent,
+    Source,
     ToolCallRequested,
     ToolReturned,
 )
@@ -138,6 +139,23 @@ class Log:
                 read.settled[cause.topic, cause.partition, cause.offset] += 1
         read.void = sum(fence.void for fence in fences.values())
         return read
+
+    def disturbances(self) -> dict[str, int]:
+        """Count what only happens where something was lost: else a test of kills has shown nothing."""
+        events = [event for run in self.events.values() for event in run]
+        requests = [event for event in events if isinstance(event, ModelCallRequested | ToolCallRequested)]
+        returned = [event for event in events if isinstance(event, ToolReturned)]
+        return {
+            "void records": self.void,
+            "further attempts of model calls": sum(
+                event.attempt > 1 for event in requests if isinstance(event, ModelCallRequested)
+            ),
+            "further attempts of tools": sum(
+                event.attempt > 1 for event in requests if isinstance(event, ToolCallRequested)
+            ),
+            "reconciled results": sum(event.source is Source.RECONCILED for event in returned),
+            "runs of several epochs": sum(len({event.epoch for event in run}) > 1 for run in self.events.values()),
+        }
 
     def state(self, run_id: str) -> State:
         """Fold a run."""

@@ -82,7 +82,7 @@ def _readiness(service: Service) -> Json | None:
         return None
 
 
-@pytest.mark.parametrize("variable", ["RUNFOLD_KAFKA_BOOTSTRAP", "RUNFOLD_POSTGRES_DSN"])
+@pytest.mark.parametrize("variable", ["RUNFOLD_KAFKA_BOOTSTRAP", "RUNFOLD_POSTGRES_DSN", "RUNFOLD_BLOB_URL"])
 @pytest.mark.parametrize("command", SERVICES)
 def test_a_service_waits_for_what_is_away(installed: Installation, command: str, variable: str, tmp_path: Path) -> None:
     """It stays alive and not ready, names the variable in its log, keeps the password to itself, and stops cleanly."""
@@ -173,22 +173,21 @@ def test_missing_tables_refuse_the_start(installed: Installation, command: str) 
 
 
 @pytest.mark.parametrize("command", [*SERVICES, "runfold"])
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        ("RUNFOLD_PARTITONS", "4"),
-        ("RUNFOLD_PARTITIONS", "many"),
-        ("RUNFOLD_BLOB_URL", "ftp://somewhere"),
-        ("RUNFOLD_KAFKA_BOOTSTRAP", "no port"),
-        ("RUNFOLD_POSTGRES_DSN", ""),
-    ],
-)
-def test_a_wrong_variable_is_named(installed: Installation, command: str, variable: str, value: str) -> None:
-    """Code 2, and a line that names the variable: unknown, malformed or missing."""
+def test_every_wrong_variable_is_named(installed: Installation, command: str) -> None:
+    """Code 2, and a line for each variable that is unknown, malformed or missing, all at once."""
+    wrong = {
+        "RUNFOLD_PARTITONS": "4",
+        "RUNFOLD_PARTITIONS": "many",
+        "RUNFOLD_BLOB_URL": "ftp://somewhere",
+        "RUNFOLD_KAFKA_BOOTSTRAP": "no port",
+        "RUNFOLD_POSTGRES_DSN": "",
+    }
     arguments = ["list"] if command == "runfold" else []
-    code, said = _ended(command, {**installed.environment, variable: value}, *arguments)
+    code, said = _ended(command, {**installed.environment, **wrong}, *arguments)
     assert code == USAGE, said
-    assert variable in said
+    lines = said.splitlines()
+    for variable in wrong:
+        assert [line for line in lines if f"{variable}:" in line], f"{variable} is not named in\n{said}"
     assert "Traceback" not in said
 
 
@@ -211,19 +210,30 @@ def test_a_safety_setting_cannot_be_overridden(installed: Installation, tmp_path
 
 
 def test_runs_wait_while_the_object_store_is_away(installed: Installation, tmp_path: Path) -> None:
-    """A run whose input must be offloaded waits for the store; a small one beside it is served."""
-    environment = {**installed.environment, **_lost("RUNFOLD_BLOB_URL"), "RUNFOLD_INLINE_LIMIT": "1000"}
+    """Lost under a running executor: a run that needs it waits, one beside it is served, and both end in the end."""
+    folder, aside = tmp_path / "blobs", tmp_path / "aside"
+    environment = {**installed.environment, "RUNFOLD_BLOB_URL": folder.as_uri(), "RUNFOLD_INLINE_LIMIT": "1000"}
+    text = "x" * 5_000
+
+    def completed(run_id: str) -> bool | None:
+        return any(row["run_id"] == run_id for row in installed.read("list", "--status", "completed")) or None
+
     with Services(environment, tmp_path) as services:
         parts = [
             services.start("runfold-step-executor", "executor"),
             services.start("runfold-snapshot-compactor", "compactor"),
         ]
-        await_state(services, "the executor's claims", lambda: "partition_restored" in parts[0].log.read_text() or None)
+        services.await_ready(*parts)
+        folder.rename(aside)
+        folder.write_text("no folder any more")
+        installed.runfold(
+            "start", "worker", "--run-id", "large", "--input", json.dumps({"task": text}), "--timeout", "0"
+        )
         installed.runfold("start", "worker", "--run-id", "small", "--input", '{"task": "small"}')
-
-        def completed() -> bool | None:
-            return any(row["run_id"] == "small" for row in installed.read("list", "--status", "completed")) or None
-
-        await_state(services, "the small run", completed)
+        await_state(services, "the small run", lambda: completed("small"))
+        assert completed("large") is None
+        folder.unlink()
+        aside.rename(folder)
+        await_state(services, "the large run", lambda: completed("large"))
         for service in parts:
             services.stop(service)

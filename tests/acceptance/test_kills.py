@@ -56,6 +56,10 @@ def test_twenty_kills_leave_one_effect_per_key(install: Install) -> None:
                         others[command] = services.start(command, f"{command}-{kill}")
                 rows = await_end(installation, services, crowd.runs, END_S)
             log = await_settled(installation, services)
+            found = log.disturbances()
+            sys.stdout.write(f"{len(crowd.runs)} runs, disturbed by {KILLS} kills: {found}\n")
             assert wrongs(installation, world, log, crowd.runs, rows) == [], f"KILLS_SEED={seed}"
+            assert found["runs of several epochs"] > 0
+            assert sum(found.values()) > found["runs of several epochs"]
             for service in list(services.running()):
                 services.stop(service)
