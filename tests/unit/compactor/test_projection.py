@@ -12,7 +12,7 @@ async def test_a_waiting_run_is_a_row_with_its_wait_and_a_snapshot_at_its_last_e
     await world.compact()
     row = await world.store.run("run")
     assert row is not None
-    assert (row.status, row.seq, row.step, row.parked) == (Status.WAITING, 3, 3, None)
+    assert (row.status, row.seq, row.step, row.parked) == (Status.WAITING, 3, 2, None)
     assert (row.first_offset, row.last_offset) == (1, 4)
     assert row.usage == {"input_tokens": 10, "output_tokens": 2}
     [wait] = await world.store.waits("run")

@@ -91,7 +91,7 @@ async def folded_summary(state: State, partition: int, payloads: Payloads) -> Js
         "run_id": state.run_id,
         "agent": state.agent,
         "status": status(state).value,
-        "step": state.step,
+        "step": state.last_step,
         "seq": state.seq,
         "usage": dict(state.usage),
         "cost_usd": None if unpriced_only else cost_usd(state.cost_nano_usd),

@@ -218,6 +218,12 @@ class State:
         """Give the idempotency key of a step, and the id of its wait."""
         return f"{self.run_id}:{step}"
 
+    @property
+    def last_step(self) -> int:
+        """The last step that an event has: behind an open gate, the guarded call's own step is allotted already."""
+        unopened = any(call.step == self.step and call.phase in _UNOPENED for call in self.turn)
+        return self.step - 1 if unopened else self.step
+
     def operational_wait(self) -> Wait | None:
         """Find the wait that stops the whole run (an error, a version, an unknown agent, a budget), if one is open."""
         return next((wait for wait in self.waits.values() if wait.reason in OPERATIONAL), None)
@@ -227,6 +233,7 @@ class State:
         return [call for call in self.turn if call.phase is Phase.REQUESTED]
 
 
+_UNOPENED = frozenset({Phase.GATED, Phase.APPROVED, Phase.REJECTED})
 OPERATIONAL = frozenset(
     {WaitReason.VERSION_MISMATCH, WaitReason.UNKNOWN_AGENT, WaitReason.ERROR, WaitReason.BUDGET_EXCEEDED}
 )

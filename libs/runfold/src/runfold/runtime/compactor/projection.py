@@ -51,7 +51,7 @@ def run_row(loaded: Loaded, partition: int) -> RunRow:
         partition=partition,
         agent=state.agent,
         status=status(state),
-        step=state.step,
+        step=state.last_step,
         seq=state.seq,
         version=state.version,
         usage=dict(state.usage),
