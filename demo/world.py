@@ -7,6 +7,7 @@ how often each model answer was asked for, and how often each key was posted and
 from __future__ import annotations
 
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -92,8 +93,7 @@ class World:
         self._latency_s = latency_s
         self._holds: dict[str, Hold] = {}
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer((LOOPBACK, 0), _handler(self))
-        self._server.daemon_threads = True
+        self._server = _Server((LOOPBACK, 0), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="world", daemon=True)
 
     def __enter__(self) -> Self:
@@ -194,6 +194,15 @@ def _completion(turn: Turn, request: Json, answered: int) -> Json:
     }
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's signature
+        """Report what goes wrong here, but not that a client was killed: that is what the demo is about."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def _handler(world: World) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         """Routes of the model and of the ticket system."""
@@ -202,7 +211,12 @@ def _handler(world: World) -> type[BaseHTTPRequestHandler]:
         disable_nagle_algorithm = True
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            length = int(self.headers["Content-Length"])
+            data = self.rfile.read(length)
+            if len(data) < length:
+                self.close_connection = True  # who sends was killed in the middle of it
+                return
+            body = json.loads(data)
             path = urlsplit(self.path).path
             key = self.headers.get("Idempotency-Key")
             if path == "/v1/chat/completions":
@@ -222,14 +236,11 @@ def _handler(world: World) -> type[BaseHTTPRequestHandler]:
 
         def _answer(self, status: HTTPStatus, value: Json) -> None:
             data = json.dumps(value).encode()
-            try:
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-            except ConnectionError:
-                self.close_connection = True  # who asked was killed meanwhile: that is what the demo is about
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
             """Keep quiet: the books say more."""

@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 KILLS = 20
 RUNS_A_KILL = 2
 # Long enough for a burst of runs to be in the middle of something, often shorter than a take-over (3 s).
-PAUSE_S = (0.4, 3.0)
+PAUSE_S = (0.2, 1.5)
+SETTLED_VICTIMS = 0.75
+"""Share of the kills that wait until the victim has taken over partitions; the others may hit it while it starts."""
 END_S = 90.0
 EXECUTOR: Command = "runfold-step-executor"
 OTHERS: dict[int, Command] = {
@@ -46,9 +48,11 @@ def test_twenty_kills_leave_one_effect_per_key(install: Install) -> None:
             services.await_ready(*executors, *others.values())
             with Crowd(installation) as crowd:
                 for kill in range(1, KILLS + 1):
+                    victim = chance.randrange(len(executors))
+                    if chance.random() < SETTLED_VICTIMS:
+                        services.await_ready(executors[victim])
                     crowd.start(RUNS_A_KILL)
                     threading.Event().wait(chance.uniform(*PAUSE_S))
-                    victim = chance.randrange(len(executors))
                     services.kill(executors[victim])
                     executors[victim] = services.start(EXECUTOR, f"executor-{kill + 1}")
                     if (command := OTHERS.get(kill)) is not None:
