@@ -61,7 +61,7 @@ SERVICE = Service(
     "Folds the log into snapshots and query tables, and tells the outside what happened.",
     CompactorSettings,
     serve,
-    needs=wiring.NEEDS,
+    needs=(*wiring.NEEDS, "partitions"),
 )
 
 

@@ -73,7 +73,7 @@ SERVICE = Service(
     "Drives the runs of the partitions that its consumer group assigns to it.",
     StepExecutorSettings,
     serve,
-    needs=wiring.NEEDS,
+    needs=(*wiring.NEEDS, "partitions"),
 )
 
 

@@ -37,7 +37,8 @@ class Health:
         self._missing[name] = why
 
     def check(self, name: str, missing: Callable[[], str | None]) -> None:
-        """Ask ``missing`` at every probe: None if the need is met, else why not."""
+        """Ask ``missing`` at every probe from now on: None if the need is met, else why not."""
+        self._missing.pop(name, None)
         self._checks[name] = missing
 
     def missing(self) -> dict[str, str]:
