@@ -13,7 +13,15 @@ from runfold.adapters.kafka.errors import KafkaConfigError
 
 Settings = dict[str, Any]
 
+
+def _concerns_us(record: logging.LogRecord) -> bool:
+    """Drop librdkafka's remarks that a producer makes no use of a consumer's settings: one file serves both."""
+    message = record.getMessage()
+    return "CONFWARN" not in message or "will be ignored by this" not in message
+
+
 LOGGER: Final = logging.getLogger("runfold.kafka")
+LOGGER.addFilter(_concerns_us)
 
 _COMMON: Final[Mapping[str, Any]] = {
     "client.id": "runfold",

@@ -1,0 +1,97 @@
+"""The docs say what is true: links and paths exist, commands and options exist, code blocks parse, words are kept."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import pytest
+import typer
+
+from runfold.cli.app import app
+from runfold.codec.input_models import MODELS
+from runfold.service.metrics import Name
+from runfold.service.variables import VARIABLES
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), *(ROOT / "deploy").glob("*.md")]
+COMMANDS = typer.main.get_command(app)
+
+
+def _blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(doc: Path) -> None:
+    """Files exist, and so do the headings that anchors name."""
+    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", doc.read_text(encoding="utf-8")):
+        if target and "://" not in target:
+            assert (doc.parent / target).exists(), f"{doc.name} links to {target}"
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
+def test_every_runfold_command_in_a_shell_block_exists(doc: Path) -> None:
+    """`runfold X` names a command, and each of its options is one of that command's."""
+    for block in _blocks(doc.read_text(encoding="utf-8"), "sh"):
+        for line in block.splitlines():
+            words = line.split("#")[0].split()
+            if not words or words[0] != "runfold" or len(words) < 2:
+                continue
+            command = COMMANDS.commands.get(words[1])  # type: ignore[attr-defined]
+            assert command is not None, line
+            known = {option for parameter in command.params for option in parameter.opts}
+            assert {word for word in words[2:] if word.startswith("--")} <= known, line
+
+
+@pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
+def test_every_make_target_exists(doc: Path) -> None:
+    """`make X` in a shell block is a target of the Makefile."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    for block in _blocks(doc.read_text(encoding="utf-8"), "sh"):
+        for target in re.findall(r"^make ([a-z-]+)", block, flags=re.MULTILINE):
+            assert target in targets
+
+
+def test_the_readme_python_parses_and_its_json_are_valid_inputs() -> None:
+    """What a reader copies is at least well-formed; each JSON line is of a type that its model accepts."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for block in _blocks(readme, "python"):
+        ast.parse(block)
+    lines = [line for block in _blocks(readme, "json") for line in block.splitlines() if line]
+    assert len(lines) >= 5
+    for line in lines:
+        document = json.loads(line)
+        MODELS[document["type"]].model_validate(document)
+
+
+def test_the_readme_lists_exactly_the_variables_that_exist() -> None:
+    """No variable is missing from the table, none is made up."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(RUNFOLD_[A-Z_]+)`", readme, flags=re.MULTILINE)) == {v.name for v in VARIABLES}
+
+
+def test_every_metric_that_the_docs_name_exists() -> None:
+    """A counter has ``_total`` behind its name."""
+    known = {str(name) for name in Name}
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(runfold_(?:executor|compactor|reconciler)_[a-z_]+)`", text)
+    assert named
+    assert {name.removesuffix("_total") for name in named} <= known
+
+
+def test_the_glossary_has_each_word_once_and_in_order() -> None:
+    """One word, one meaning; sorted, so that it can be found."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| \*\*([^*]+)\*\*", text, flags=re.MULTILINE)
+    assert words == sorted(set(words), key=str.casefold)
+
+
+def test_architecture_names_only_files_that_exist() -> None:
+    """Paths in backquotes that look like files of the library are there."""
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    library = ROOT / "libs" / "runfold" / "src" / "runfold"
+    for path in re.findall(r"`((?:core|runtime|codec|ports)/[\w/]+\.py)`", text):
+        assert (library / path).exists(), path
