@@ -166,7 +166,7 @@ def _reach_gate(
     waits = installation.read("waits", RUN)
     snapshot = await_state(services, f"a snapshot at seq {last}", lambda: _covered(installation, last))
     say(f"  the run is a row: {row['status']}, step {row['step']}; a snapshot covers seq 0 to {snapshot}")
-    say(installation.runfold("waits", RUN).rstrip())
+    say(f"`runfold waits {RUN}` says:\n{_table(installation.runfold('waits', RUN))}")
     return row, waits, snapshot, last
 
 
@@ -200,8 +200,13 @@ def _kill(services: Services, follower: Follower, hold: Hold, say: Say) -> tuple
     say(f"SIGKILL to {executor.name} (process {executor.pid}): nobody in Runfold knows about the ticket")
     returned = follower.until("tool_returned of step 24", lambda event: _is(event, "tool_returned", KILLED_STEP))
     took = time.monotonic() - killed_at
-    say(f"  {took:.1f} s later, 6 of them the group's session: {returned['source']} → {returned['result']['id']}")
+    say(f"  {took:.1f} s later another executor has the run, and the reconciler has asked for {KILLED_KEY}:")
+    say(f"  step 24 returned {returned['result']['id']}, source {returned['source']}")
     return executor.pid, took
+
+
+def _table(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
 
 
 def _is(event: Json, type_: str, step: int) -> bool:

@@ -9,6 +9,14 @@ from demo.installation import Installation
 from demo.world import World
 from devstack import Stack
 from tests.acceptance.installing import Install, crowd_installation
+from tests.acceptance.playing import Played, playing
+
+
+@pytest.fixture(scope="session")
+def played(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """Play the acceptance trace once."""
+    with playing(stack, tmp_path_factory.mktemp("trace")) as story:
+        yield story
 
 
 @pytest.fixture

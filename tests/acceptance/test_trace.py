@@ -1,20 +1,14 @@
 """The acceptance trace, played by the demo's own driver, and what a foreign program sees of it."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demo.checks import failures
-from demo.installation import Installation
-from demo.processes import Services
-from demo.story import APP, PARTITIONS, RUN, Told, answer, installation_variables, tell
-from demo.world import World
-from devstack import Stack
+from demo.story import PARTITIONS, RUN
 from runfold.core.partitioning import partition_of
+from tests.acceptance.playing import Played
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
@@ -40,35 +34,6 @@ STEP_FIELDS = {
 }
 RUN_FIELDS = {"run_started": {"agent", "input", "version"}, "run_completed": {"output"}}
 SHOWN = {"run_id", "agent", "status", "step", "seq", "waits", "usage", "cost_usd", "output", "error", "version"}
-
-
-@dataclass(frozen=True, slots=True)
-class Played:
-    """The story, told once for all tests here, and what the command line prints for people afterwards."""
-
-    told: Told
-    said: list[str]
-    table: str
-
-
-@pytest.fixture(scope="module")
-def played(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """Play the story on the session's servers."""
-    folder: Path = tmp_path_factory.mktemp("trace")
-    said: list[str] = []
-    with World(answer) as world:
-        variables = installation_variables(world)
-        installation = Installation.at(stack.environment(), folder, app=APP, partitions=PARTITIONS, extra=variables)
-        try:
-            with Services(installation.environment, folder / "logs") as services:
-                try:
-                    told = tell(installation, services, world, said.append)
-                except Exception as error:
-                    error.add_note("\n".join([*said, services.tails()]))
-                    raise
-            yield Played(told, said, installation.runfold("events", RUN))
-        finally:
-            installation.remove()
 
 
 def test_all_is_as_the_demo_checks_it(played: Played) -> None:
