@@ -183,7 +183,7 @@ def _go_on(services: Services, follower: Follower, gate_seq: int, say: Say) -> N
     resumed = follower.until("resumed", lambda event: event["type"] == "resumed")
     if resumed["seq"] != gate_seq + 1:
         raise DemoError(f"resumed should be the next event after the gate, seq {gate_seq + 1}, not {resumed['seq']}")
-    say(f"  resumed at seq {resumed['seq']}, approved by {resumed['approved_by']}")
+    say(f"  the version gate finds the same revision; resumed at seq {resumed['seq']} by {resumed['approved_by']}")
     follower.until("publish_report in step 20", lambda event: _is(event, "tool_returned", 20))
     say("  step 20: the report is published")
 

@@ -7,6 +7,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # re-exported without `as`
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
 
 from demo.installation import Installation
 from demo.processes import Services
@@ -122,7 +128,7 @@ class Sender:
     def __init__(self, installation: Installation) -> None:
         self._topics = installation.topics
         settings = {"bootstrap.servers": installation.bootstrap, "partitioner": "murmur2_random"}
-        self._producer = Producer({**settings, "message.max.bytes": 2_000_000})
+        self._producer = Producer({**settings, "message.max.bytes": 4_000_000})
 
     def send(self, topic: str, key: bytes | None, value: bytes, partition: int = -1) -> tuple[str, int, int]:
         """Produce a record; gives topic, partition and offset."""
@@ -184,3 +190,26 @@ def test_a_large_input_is_served(buried: Buried) -> None:
     services = Services({}, buried.installation.folder)
     await_state(services, "the run with a large input", lambda: _completed(buried.installation, {"large"}))
     assert buried.installation.events("large")[0]["input"] == {"task": text}
+
+
+@pytest.mark.parametrize("size", [1_100_000, 2_500_000])
+def test_an_oversized_input_is_dead(buried: Buried, size: int) -> None:
+    """Where an operator lets larger records into the topic, they are dead as `too_large`, and the next is served."""
+    installation, run_id = buried.installation, f"behind-{size}"
+    topic = f"{installation.topics}requests"
+    entry = ConfigEntry("max.message.bytes", "3000000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": installation.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(30)
+    sender = Sender(installation)
+    placed = sender.send("requests", run_id.encode(), _start(run_id, input={"task": "x" * size}))
+    sender.send("requests", run_id.encode(), _start(run_id))
+    services = Services({}, installation.folder)
+    await_state(services, "the run behind the oversized input", lambda: _completed(installation, {run_id}))
+
+    def reason() -> str | None:
+        dead = installation.read("dead", "list")
+        found = [row for row in dead if (row["topic"], row["partition"], row["offset"]) == placed]
+        return found[0]["reason"] if found else None
+
+    assert await_state(services, "the oversized input in dead", reason) == "too_large"

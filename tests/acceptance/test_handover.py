@@ -41,6 +41,7 @@ def test_a_handover_repeats_nothing(install: Install) -> None:
             for service in list(services.running()):
                 services.stop(service)
             assert wrongs(installation, world, log, crowd.runs, rows) == []
+            assert log.disturbances()["runs of several epochs"] > 0, "no run was active at any hand-over"
             calls = [
                 event
                 for run in crowd.runs
