@@ -19,7 +19,7 @@ KILLS = 20
 RUNS_A_KILL = 2
 # Long enough for a burst of runs to be in the middle of something, often shorter than a take-over (3 s).
 PAUSE_S = (0.2, 1.5)
-SETTLED_VICTIMS = 0.75
+SETTLED_VICTIMS = 0.5
 """Share of the kills that wait until the victim has taken over partitions; the others may hit it while it starts."""
 END_S = 90.0
 EXECUTOR: Command = "runfold-step-executor"
@@ -40,7 +40,7 @@ def test_twenty_kills_leave_one_effect_per_key(install: Install) -> None:
     seed = int(os.environ.get("KILLS_SEED") or time.time_ns() % 1_000_000)
     sys.stdout.write(f"KILLS_SEED={seed}\n")
     chance, latency = random.Random(seed), random.Random(seed + 1)  # noqa: S311 - moments, not secrets
-    with World(crowd_script, latency_s=lambda: latency.uniform(0.01, 0.12)) as world:
+    with World(crowd_script, latency_s=lambda: latency.uniform(0.05, 0.3)) as world:
         installation = install(world)
         with Services(installation.environment, installation.folder / "logs") as services:
             executors = [services.start(EXECUTOR, f"executor-{number}") for number in range(2)]

@@ -93,3 +93,11 @@ async def test_runs_are_listed_newest_first_and_filtered(store: AnyStore) -> Non
 
 async def test_the_store_describes_itself(store: AnyStore) -> None:
     assert {"server", "schema", "migrations"} <= set(await store.describe())
+
+
+async def test_runs_that_are_asked_for_come_with_the_take_over_whatever_their_status(store: AnyStore) -> None:
+    """Those of the log's tail: read in the same transaction as the row, each once; the unknown are absent."""
+    ended = rows.run("ended", status=Status.COMPLETED)
+    await store.commit(rows.commit(runs=[ended, rows.run()], snapshots=[rows.snapshot("ended"), rows.snapshot()]))
+    _, runs = await store.load_partition(3, ["ended", "run", "nobody"])
+    assert sorted(run.run_id for run in runs) == ["ended", "run"]

@@ -75,7 +75,9 @@ async def test_a_take_over_finds_every_run_as_it_was_folded(store: PostgresStore
     await second.close()
 
     row, stored = await store.load_partition(0)
-    replay = await restore(0, MemoryLog(world.broker), store, row, stored, world.end)
+    assert row is not None
+    replay = await restore(0, MemoryLog(world.broker), store, row, stored)
+    await replay.read(row.applied, world.end)
     assert {run_id: loaded.state for run_id, loaded in replay.runs.items()} == {
         run.state.run_id: run.state for run in [*runs, waiting]
     }
@@ -102,7 +104,9 @@ async def test_two_compactors_at_once_lose_nothing(store: PostgresStore) -> None
     row, stored = await store.load_partition(0)
     assert row is not None
     assert row.version == one.commits + two.commits
-    replay = await restore(0, MemoryLog(world.broker), store, row, stored, world.end)
+    assert row is not None
+    replay = await restore(0, MemoryLog(world.broker), store, row, stored)
+    await replay.read(row.applied, world.end)
     assert {run_id: loaded.state for run_id, loaded in replay.runs.items()} == {
         run.state.run_id: run.state for run in runs
     }

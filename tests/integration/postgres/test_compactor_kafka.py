@@ -140,7 +140,9 @@ async def test_a_group_compacts_every_partition_and_goes_on_after_a_restart(
         for partition, run in enumerate(runs):
             row, stored = await store.load_partition(partition)
             end = (await log.bounds(partition)).end
-            replay = await restore(partition, log, store, row, stored, end)
+            assert row is not None
+            replay = await restore(partition, log, store, row, stored)
+            await replay.read(row.applied, end)
             found = await store.run(run.state.run_id)
             assert found is not None
             if found.status is Status.RUNNING:

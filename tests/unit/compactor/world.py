@@ -171,7 +171,10 @@ class World:
     async def restored(self) -> Replay:
         """Take over the partition at the log's end, as an executor does."""
         row, stored = await self.store.load_partition(0)
-        return await restore(0, MemoryLog(self.broker), self.store, row, stored, self.end)
+        assert row is not None
+        replay = await restore(0, MemoryLog(self.broker), self.store, row, stored)
+        await replay.read(row.applied, self.end)
+        return replay
 
     def published(self, topic: str) -> list[Stored]:
         """All records of a topic."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -181,12 +181,18 @@ class Commit:
 class Snapshots(Protocol):
     """What executors and compactors read, to take over a partition or to load a run."""
 
-    async def load_partition(self, partition: int) -> tuple[PartitionRow | None, list[StoredRun]]:
+    async def load_partition(
+        self, partition: int, also: Collection[str] = ()
+    ) -> tuple[PartitionRow | None, list[StoredRun]]:
         """Read, in one repeatable-read transaction, the partition's row and every run that has to be in memory.
 
         Those are: runs that are ``running`` or parked, runs with events that no snapshot covers, and runs held back
         by ``version_mismatch`` or ``unknown_agent``. A run without any snapshot (all of it is in the tail) is not
         among them.
+
+        Args:
+            partition: Its number.
+            also: Runs that are read too, whatever their status, as far as they exist.
 
         Raises:
             StoreUnavailable: Try again.

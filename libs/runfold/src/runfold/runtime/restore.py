@@ -93,10 +93,11 @@ class Replay:
     """Judges and folds the records of one partition onto its runs, in order.
 
     Args:
+        store: Where runs are loaded from that are met and not in memory; None: such a run is new.
         runs: By id; shared with the caller, who may remove runs that left memory (and then tells the fence).
     """
 
-    def __init__(self, partition: int, log: Log, store: Snapshots, fence: Fence) -> None:
+    def __init__(self, partition: int, log: Log, store: Snapshots | None, fence: Fence) -> None:
         self.partition = partition
         self.fence = fence
         self.runs: dict[str, Loaded] = {}
@@ -128,7 +129,7 @@ class Replay:
             for record, head in zip(records, heads, strict=True)
             if head.kind is Kind.EVENT and record.key is not None and record.key not in self.runs
         }
-        if unknown:
+        if unknown and self._store is not None:
             stored = await self._store.load_runs(sorted(unknown))
             await self.adopt(stored.values(), records[0].offset)
         applied = (self._apply(record, head) for record, head in zip(records, heads, strict=True))
@@ -210,9 +211,16 @@ class Replay:
             if snapshot.next_offset is None or snapshot.next_epoch is None:
                 loaded.parked = "its newest snapshot is unreadable, and the one before does not say where to go on"
                 return loaded
-            return await self._refold(loaded, snapshot.next_offset, snapshot.next_epoch, upto)
+            return await self._try_refold(loaded, snapshot.next_offset, snapshot.next_epoch, upto)
         loaded = Loaded(run.run_id, first=(run.first_offset, run.first_epoch))
-        return await self._refold(loaded, run.first_offset, run.first_epoch, upto)
+        return await self._try_refold(loaded, run.first_offset, run.first_epoch, upto)
+
+    async def _try_refold(self, loaded: Loaded, start: int, epoch: int, upto: int | None) -> Loaded:
+        try:
+            return await self._refold(loaded, start, epoch, upto)
+        except LogUnrecoverable as error:
+            self._park(loaded, start, f"no snapshot of it is readable, and the log does not go back so far: {error}")
+            return loaded
 
     async def _refold(self, loaded: Loaded, start: int, epoch: int, upto: int | None) -> Loaded:
         """Fold one run on from the log, for want of a good snapshot."""
@@ -243,14 +251,53 @@ def _decode(record: LogRecord, head: Head) -> tuple[RunEvent | InputSettled | Pa
     return body, None
 
 
-async def restore(
-    partition: int, log: Log, store: Snapshots, row: PartitionRow | None, stored: list[StoredRun], until: int | None
-) -> Replay:
-    """Bring the runs of a partition into memory.
+async def take_over(partition: int, log: Log, store: Snapshots, epoch: int) -> tuple[PartitionRow | None, Replay]:
+    """Bring the runs of a partition into memory, up to a claim.
+
+    Row, runs and input positions have to be of one moment: a run loaded from a newer snapshot than the row would
+    have its events skipped, and with them the inputs that they settle. So the keys of the tail are read first, and
+    then everything in one transaction; nothing is loaded behind it.
 
     Args:
-        row, stored: Of ``load_partition``, one transaction; row None: nothing was ever compacted.
-        until: Offset of the first record that is not replayed; None: ``applied`` (for the compactor).
+        epoch: Offset of the own claim.
+
+    Returns:
+        The partition's row, and the replay. The caller compares the row's epoch with its own; where it is later, the
+        replay is not made.
+
+    Raises:
+        LogUnrecoverable: The log is not what was recorded of it.
+        StoreUnavailable: Try again.
+    """
+    first, _ = await store.load_partition(partition)
+    keys = await _keys(partition, log, 0 if first is None else first.applied, epoch)
+    row, stored = await store.load_partition(partition, keys)
+    bounds, identity = await log.bounds(partition), await log.identity()
+    known = row or PartitionRow(partition, 0, identity.cluster_id, identity.topic_id, 0, -1, 0, -1, Positions())
+    check_log(known, identity, bounds)
+    if known.epoch > epoch:
+        return row, Replay(partition, log, None, Fence(epoch))
+    replay = await _replay_applied(partition, log, None, known, stored)
+    await replay.read(known.applied, epoch)
+    return row, replay
+
+
+async def _keys(partition: int, log: Log, start: int, end: int) -> set[str]:
+    """The runs that have records in [start, end) of the log; a log that begins later is found out afterwards."""
+    keys: set[str] = set()
+    start = max(start, (await log.bounds(partition)).begin)
+    while start < end:
+        records = await log.read(partition, start, end, READ_BATCH)
+        keys.update(record.key for record in records if record.key is not None)
+        start = records[-1].offset + 1
+    return keys
+
+
+async def restore(partition: int, log: Log, store: Snapshots, row: PartitionRow, stored: list[StoredRun]) -> Replay:
+    """Bring the runs of a partition into memory as they were at ``row.applied``: for the compactor.
+
+    Args:
+        row, stored: Of ``load_partition``, one transaction.
 
     Returns:
         The replay: its runs, and its fence with the epoch and the input positions in force.
@@ -258,16 +305,17 @@ async def restore(
     Raises:
         LogUnrecoverable: The log is not what was recorded of it.
     """
-    bounds, identity = await log.bounds(partition), await log.identity()
-    if row is None:
-        row = PartitionRow(partition, 0, identity.cluster_id, identity.topic_id, 0, -1, 0, -1, Positions())
-    check_log(row, identity, bounds)
+    check_log(row, await log.identity(), await log.bounds(partition))
+    return await _replay_applied(partition, log, store, row, stored)
+
+
+async def _replay_applied(
+    partition: int, log: Log, store: Snapshots | None, row: PartitionRow, stored: list[StoredRun]
+) -> Replay:
     # Below ``applied`` the inputs of the row are settled already: a record there is judged by epoch and seq, and
     # against its neighbours.
     replay = Replay(partition, log, store, Fence(row.replay_epoch))
     await replay.adopt(stored, row.replay_from)
     await replay.read(row.replay_from, row.applied)
     replay.fence.positions = row.positions
-    if until is not None:
-        await replay.read(row.applied, until)
     return replay

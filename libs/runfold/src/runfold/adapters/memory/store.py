@@ -7,7 +7,7 @@ awaits inside a call, so every call is a transaction.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,7 +75,9 @@ class MemoryStore:
 
     # --- Snapshots ----------------------------------------------------------------------------------------------
 
-    async def load_partition(self, partition: int) -> tuple[PartitionRow | None, list[StoredRun]]:
+    async def load_partition(
+        self, partition: int, also: Collection[str] = ()
+    ) -> tuple[PartitionRow | None, list[StoredRun]]:
         """See ``ports.store.Snapshots``."""
         database = self._reach()
         row = database.partitions.get(partition)
@@ -83,7 +85,8 @@ class MemoryStore:
         runs = [
             _stored(database, run)
             for run_id, run in sorted(database.runs.items())
-            if run.partition == partition and database.snapshots.get(run_id) and _is_active(database, run, held_back)
+            if run_id in also
+            or (run.partition == partition and database.snapshots.get(run_id) and _is_active(database, run, held_back))
         ]
         return (None if row is None else _copy(row)), runs
 

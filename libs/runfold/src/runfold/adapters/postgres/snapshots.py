@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from psycopg.rows import DictRow
 
@@ -20,12 +20,18 @@ class SnapshotReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def load_partition(self, partition: int) -> tuple[PartitionRow | None, list[StoredRun]]:
+    async def load_partition(
+        self, partition: int, also: Collection[str] = ()
+    ) -> tuple[PartitionRow | None, list[StoredRun]]:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(_READ_ONLY)
             rows = await self._database.fetch(connection, "partition_by_number", partition=partition)
             active = await self._database.fetch(connection, "stored_active", partition=partition)
+            known = {row["run_id"] for row in active}
+            others = [run_id for run_id in also if run_id not in known]
+            if others:
+                active += await self._database.fetch(connection, "stored_by_id", run_ids=others)
             runs = await self._complete(connection, active)
         return (read_partition(rows[0]) if rows else None), runs
 

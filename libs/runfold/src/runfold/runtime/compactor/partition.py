@@ -104,7 +104,7 @@ class PartitionCompactor:
             identity = await self._log.identity()
             nothing = Positions()
             row = PartitionRow(self._partition, 0, identity.cluster_id, identity.topic_id, 0, -1, 0, -1, nothing)
-        replay = await restore(self._partition, self._log, self._store, row, stored, None)
+        replay = await restore(self._partition, self._log, self._store, row, stored)
         if replay.fence.epoch != row.epoch:
             message = (
                 f"log partition {self._partition}: epoch {row.epoch} was in force at {row.applied}, now it is "

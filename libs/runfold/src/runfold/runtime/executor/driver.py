@@ -21,10 +21,10 @@ from runfold.core.policy import tool_backoff
 from runfold.core.state import State, Status
 from runfold.ports.agents import Message, RunningAgent
 from runfold.ports.blobs import BlobMissing
-from runfold.ports.log import LogUnrecoverable, RecordTooLarge
+from runfold.ports.log import RecordTooLarge
 from runfold.runtime.executor import gate, launch, outcomes, performing, recovery, rulings
 from runfold.runtime.executor.batch import Batch
-from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome
+from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome, is_cancelled
 from runfold.runtime.executor.openness import has_open, is_open
 from runfold.runtime.executor.rulings import Arrived
 from runfold.runtime.executor.tenure import Tenure
@@ -92,9 +92,20 @@ class RunDriver:
     @property
     def at_rest(self) -> bool:
         """Whether it could leave memory: it waits or has ended, and nobody has told it anything."""
-        if self.state is None or self.parked is not None or self._arrivals or self._timers or not self.quiet:
-            return False
-        return not self.tenure.world.effects.keys(self.run_id) and status(self.state) is not Status.RUNNING
+        return self.idle and self.state is not None and status(self.state) is not Status.RUNNING
+
+    @property
+    def idle(self) -> bool:
+        """Whether it can only be moved from outside: nothing of it is in flight, and nothing will happen by itself."""
+        if self.parked is not None:
+            return True
+        still = self.quiet and not self._arrivals and not self._timers
+        return still and not self.tenure.world.effects.keys(self.run_id)
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether there is no such run: an input named it, and was refused."""
+        return self._known and self.idle and self.state is None and self.parked is None
 
     @property
     def agent(self) -> RunningAgent | None:
@@ -140,7 +151,7 @@ class RunDriver:
                 self._wake.clear()
                 self._handling = True
             self._report_parked()
-        except (EpochOver, LogUnrecoverable):
+        except EpochOver:
             return
         except Exception as error:  # noqa: BLE001 - a defect met by one run must not halt its neighbours
             _log.exception("driver_failed", run_id=self.run_id, partition=self.tenure.partition)
@@ -214,8 +225,13 @@ class RunDriver:
             try:
                 if not await self._step(batch):
                     break
-            except (EpochOver, asyncio.CancelledError):
+            except EpochOver:
                 raise
+            except asyncio.CancelledError:
+                if is_cancelled():
+                    raise
+                self._poison(batch, RuntimeError("the author's code raised a CancelledError"))
+                break
             except Exception as error:  # noqa: BLE001 - whatever the author's code raises stops this run only
                 self._poison(batch, error)
                 break
@@ -253,6 +269,7 @@ class RunDriver:
         """
         self.state = batch.state
         if not batch.records:
+            self._forget_recorded()
             return
         records, requests, causes = batch.take()
         produced_at = await self.tenure.writer.append(records)

@@ -66,9 +66,16 @@ Listener = Callable[[EffectKey, EffectOutcome], None]
 @dataclass(slots=True)
 class _Effect:
     partition: int
+    epoch: int
     listener: Listener | None
     task: asyncio.Task[None] | None = None
     outcome: EffectOutcome | None = None
+
+
+def is_cancelled() -> bool:
+    """Whether somebody really cancels this task; else a CancelledError was made by the code that it runs."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 class Effects:
@@ -83,17 +90,24 @@ class Effects:
         self._by_run: dict[str, dict[EffectKey, _Effect]] = {}
 
     def start(
-        self, key: EffectKey, partition: int, work: Coroutine[Any, Any, EffectOutcome], listener: Listener
+        self, key: EffectKey, place: tuple[int, int], work: Coroutine[Any, Any, EffectOutcome], listener: Listener
     ) -> None:
-        """Perform: the listener gets the outcome, now or, if it is replaced by ``attach``, later."""
-        effect = _Effect(partition, listener)
+        """Perform: the listener gets the outcome, now or, if it is replaced by ``attach``, later.
+
+        Args:
+            key: Which effect.
+            place: Partition and epoch of the tenure that listens.
+            work: What is done.
+            listener: Told of the outcome.
+        """
+        effect = _Effect(*place, listener)
         self._by_run.setdefault(key.run_id, {})[key] = effect
         effect.task = self._group.create_task(self._perform(key, effect, work), name=f"effect {key}")
 
-    def attach(self, key: EffectKey, listener: Listener) -> None:
+    def attach(self, key: EffectKey, epoch: int, listener: Listener) -> None:
         """Listen to an effect of an earlier epoch; an outcome already known is told at once."""
         effect = self._by_run[key.run_id][key]
-        effect.listener = listener
+        effect.epoch, effect.listener = epoch, listener
         if effect.outcome is not None:
             listener(key, effect.outcome)
 
@@ -113,10 +127,10 @@ class Effects:
         """How many effects of a partition have not ended."""
         return sum(effect.outcome is None for _, effect in self._all() if effect.partition == partition)
 
-    def detach(self, partition: int) -> None:
-        """The tenure is over: outcomes are kept for the next one of this process."""
+    def detach(self, partition: int, epoch: int) -> None:
+        """The tenure is over: outcomes are kept for the next one of this process, which may listen already."""
         for _, effect in self._all():
-            if effect.partition == partition:
+            if (effect.partition, effect.epoch) == (partition, epoch):
                 effect.listener = None
 
     def forget(self, key: EffectKey) -> None:
@@ -138,6 +152,10 @@ class Effects:
     async def _perform(self, key: EffectKey, effect: _Effect, work: Coroutine[Any, Any, EffectOutcome]) -> None:
         try:
             outcome = await work
+        except asyncio.CancelledError:
+            if is_cancelled():
+                raise
+            outcome = Crashed("it ended with a CancelledError of its own making")
         except Exception as error:  # noqa: BLE001 - the driver is told, and decides by the recovery class
             _log.exception("effect_crashed", run_id=key.run_id, step=key.step, attempt=key.attempt)
             outcome = Crashed(f"{type(error).__name__}: {error}")

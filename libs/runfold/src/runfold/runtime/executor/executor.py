@@ -73,6 +73,11 @@ class Executor:
         """How many runs this process holds."""
         return sum(owner.runs_in_memory for owner, _ in self._owners.values())
 
+    @property
+    def parked(self) -> dict[str, str]:
+        """Runs that this code cannot drive -> why."""
+        return {run_id: why for owner, _ in self._owners.values() for run_id, why in owner.parked.items()}
+
     async def run(self, membership: Membership) -> None:
         """Join the group and work until ``membership.leave`` is called.
 

@@ -54,7 +54,7 @@ def _tell_skipped(tenure: Tenure, reader: InputReader, told: dict[str, tuple[int
 async def _wait_for_room(tenure: Tenure) -> None:
     """Take no new input while too many runs are being driven: the topic keeps it better than memory does."""
     limit = tenure.world.settings.max_busy_runs
-    while len(tenure.drivers) > limit and sum(not d.at_rest for d in tenure.drivers.values()) > limit:  # noqa: ASYNC110 - many make room
+    while len(tenure.drivers) > limit and sum(not d.idle for d in tenure.drivers.values()) > limit:  # noqa: ASYNC110 - many make room
         await asyncio.sleep(_ROOM_POLL_S)
 
 

@@ -24,13 +24,13 @@ def start(driver: RunDriver, request: Request, produced_at: float) -> None:
         if isinstance(request, ToolCallRequested)
         else _model_effect(driver, permit)
     )
-    driver.tenure.world.effects.start(key, driver.tenure.partition, effect, driver.hear)
+    driver.tenure.world.effects.start(key, driver.tenure.place, effect, driver.hear)
 
 
 def start_lookup(driver: RunDriver, call: Call) -> None:
     """Ask the author's lookup about a call whose outcome this owner does not know."""
     key = EffectKey(driver.run_id, call.step, call.attempt, lookup=True)
-    driver.tenure.world.effects.start(key, driver.tenure.partition, _lookup_effect(driver, call), driver.hear)
+    driver.tenure.world.effects.start(key, driver.tenure.place, _lookup_effect(driver, call), driver.hear)
 
 
 async def _model_effect(driver: RunDriver, permit: work.Permit) -> EffectOutcome:

@@ -19,12 +19,12 @@ from runfold.core.policy import backoff, claim_backoff
 from runfold.core.positions import Positions
 from runfold.ports.inputs import InputReader
 from runfold.ports.log import AppendFailed, LogUnrecoverable
-from runfold.ports.store import PartitionRow, StoredRun, StoreUnavailable
+from runfold.ports.store import PartitionRow, StoreUnavailable
 from runfold.runtime.executor.driver import RunDriver
 from runfold.runtime.executor.inputs import take_inputs
 from runfold.runtime.executor.tenure import Tenure, World
 from runfold.runtime.executor.writer import EpochOver, EpochWriter
-from runfold.runtime.restore import Replay, restore
+from runfold.runtime.restore import Replay, take_over
 
 _log = structlog.get_logger(__name__)
 _DRAIN_POLL_S = 0.02
@@ -66,6 +66,12 @@ class PartitionOwner:
     def runs_in_memory(self) -> int:
         """How many runs are held."""
         return 0 if self._tenure is None else len(self._tenure.drivers)
+
+    @property
+    def parked(self) -> dict[str, str]:
+        """Runs that this code cannot drive -> why."""
+        drivers = {} if self._tenure is None else self._tenure.drivers
+        return {run_id: driver.parked for run_id, driver in drivers.items() if driver.parked is not None}
 
     def hand_over(self) -> None:
         """Start nothing new; ``run`` returns once what runs has ended, or its time is up."""
@@ -119,8 +125,8 @@ class PartitionOwner:
             if self._tenure is not None:
                 # What was requested and not yet started must not start any more.
                 self._tenure.writer.end("the tenure is over")
+                self._world.effects.detach(*self._tenure.place)
                 self._tenure = None
-            self._world.effects.detach(self._partition)
         return None
 
     def _why(self, errors: list[Exception]) -> str | None:
@@ -233,19 +239,18 @@ class PartitionOwner:
             await reader.close()
 
     async def _restore(self, tenure: Tenure) -> Replay:
-        world = self._world
-        row, stored = await self._load_partition()
+        row, replay = await self._take_over(tenure.epoch)
         if row is not None and row.epoch > tenure.epoch:
             reason = f"Postgres knows epoch {row.epoch}, later than our claim at {tenure.epoch}: superseded"
             tenure.writer.end(reason)
             raise EpochOver(reason)
-        return await restore(self._partition, world.log, world.store, row, stored, tenure.epoch)
+        return replay
 
-    async def _load_partition(self) -> tuple[PartitionRow | None, list[StoredRun]]:
+    async def _take_over(self, epoch: int) -> tuple[PartitionRow | None, Replay]:
         failures = 0
         while True:
             try:
-                return await self._world.store.load_partition(self._partition)
+                return await take_over(self._partition, self._world.log, self._world.store, epoch)
             except StoreUnavailable as error:
                 _log.warning("postgres_away", partition=self._partition, error=str(error), failures=failures)
                 await asyncio.sleep(0.1 + backoff(0.2, failures, 5.0, self._world.chance.jitter()))
@@ -263,6 +268,8 @@ class PartitionOwner:
         while True:
             await asyncio.sleep(self._world.settings.evict_every_s)
             self._world.metrics.runs_in_memory(self._partition, len(tenure.drivers))
+            for run_id in [run_id for run_id, driver in tenure.drivers.items() if driver.is_needless]:
+                tenure.evict(run_id)
             resting = {run_id: d.state.seq for run_id, d in tenure.drivers.items() if d.at_rest and d.state is not None}
             if not resting:
                 continue

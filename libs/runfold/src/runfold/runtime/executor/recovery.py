@@ -28,7 +28,7 @@ def attach_survivors(driver: RunDriver) -> None:
     effects = driver.tenure.world.effects
     for key in effects.keys(driver.run_id):
         if is_open(driver.state, key):
-            effects.attach(key, driver.hear)
+            effects.attach(key, driver.tenure.epoch, driver.hear)
         else:
             effects.forget(key)
 

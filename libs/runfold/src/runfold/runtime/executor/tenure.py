@@ -78,6 +78,11 @@ class Tenure:
         """Offset of the claim."""
         return self.writer.epoch
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Partition and epoch."""
+        return (self.partition, self.epoch)
+
     def stamp(self, cause: Cause | None = None) -> Stamp:
         """The facts of this moment."""
         return Stamp(self.epoch, self.world.clock.now_ms(), cause)

@@ -1,0 +1,260 @@
+"""Holes that were found by attacking the runtime; each test failed before its mend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pytest
+
+from runfold import Agent, App, Recovery, ToolContext, tool
+from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
+from runfold.adapters.memory.store import MemoryStore
+from runfold.codec import inputs as codec_inputs
+from runfold.codec.input_types import VerdictInput
+from runfold.core.events import ToolCallRequested
+from runfold.core.state import Status
+from runfold.ports.store import Commit, PartitionRow, StoredRun
+from runfold.runtime.executor import ExecutorSettings
+from runfold.testing import ScriptedModel
+from tests.runtime import system as system_module
+from tests.runtime.system import TOPICS, System
+from tests.runtime.test_interleavings import one_tool_app
+from tests.runtime.virtual import run_virtual
+
+
+async def _done(_: ToolContext[None]) -> str:
+    return "done"
+
+
+def few_busy_runs(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """Let executors drive few runs at once."""
+    monkeypatch.setattr(system_module, "ExecutorSettings", lambda **k: ExecutorSettings(max_busy_runs=limit, **k))
+
+
+def test_inputs_for_runs_that_do_not_exist_leave_nothing_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Typos must neither fill memory nor stop the intake."""
+    few_busy_runs(monkeypatch, 10)
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(one_tool_app(Recovery.KEYED, _done))
+            for number in range(20):
+                await system.approve(f"typo-{number}", 2)
+            await asyncio.sleep(30)
+            assert process.executor.runs_in_memory == 0
+            await system.start("r1", "a")
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+
+    run_virtual(main())
+
+
+class SlowToClose(MemoryInputs):
+    """Inputs whose readers take three seconds to close."""
+
+    async def open(self, partition: int, next_offsets: Mapping[str, int]) -> MemoryInputReader:
+        """Open a slow reader."""
+        reader = await super().open(partition, next_offsets)
+        close = reader.close
+
+        async def slowly() -> None:
+            await asyncio.sleep(3)
+            await close()
+
+        reader.close = slowly  # type: ignore[method-assign]
+        return reader
+
+
+def test_an_owner_that_ends_late_does_not_deafen_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lost and assigned again at once: the old owner's end must not touch the new one's effects."""
+    monkeypatch.setattr(system_module, "MemoryInputs", SlowToClose)
+
+    async def act(_: ToolContext[None]) -> str:
+        await asyncio.sleep(8)
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(one_tool_app(Recovery.KEYED, act))
+            await system.until(lambda: process.executor.ready)
+            process.membership.expire()
+            await asyncio.sleep(0.5)
+            await system.start("r1", "a")
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("culprit", ["model", "planner"])
+def test_a_cancellation_of_the_authors_own_making_is_an_error(culprit: str) -> None:
+    """It must not leave the run running with nobody driving it."""
+
+    class Cancelling(ScriptedModel):
+        async def request(self, *_: Any, **__: Any) -> Any:
+            raise asyncio.CancelledError
+
+    def planner(_: object) -> Any:
+        raise asyncio.CancelledError
+
+    async def main() -> None:
+        model = Cancelling(["done"]) if culprit == "model" else ScriptedModel(["done"])
+        own: dict[str, Any] = {"planner": planner} if culprit == "planner" else {}
+        async with System.running(partitions=1) as system:
+            await system.start_executor(App([Agent("a", model=model, instructions="", **own)]))
+            await system.start("r1", "a")
+            await system.waiting("r1", "error")
+
+    run_virtual(main())
+
+
+class RacingStore(MemoryStore):
+    """Commits wait for ``may_commit``; once ``armed``, the next reading lets the compactor catch up behind it."""
+
+    may_commit: ClassVar[asyncio.Event]
+    armed: ClassVar[bool] = False
+
+    async def commit(self, commit: Commit) -> PartitionRow:
+        """Commit when it is allowed."""
+        await RacingStore.may_commit.wait()
+        return await super().commit(commit)
+
+    async def load_partition(
+        self, partition: int, also: Collection[str] = ()
+    ) -> tuple[PartitionRow | None, list[StoredRun]]:
+        """Read, and then wait."""
+        read = await super().load_partition(partition, also)
+        await self._race()
+        return read
+
+    async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
+        """Wait, and then read."""
+        await self._race()
+        return await super().load_runs(run_ids)
+
+    @staticmethod
+    async def _race() -> None:
+        if RacingStore.armed:
+            RacingStore.may_commit.set()
+            await asyncio.sleep(5)
+
+
+def test_a_compactor_that_catches_up_during_a_take_over_makes_no_input_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Row, runs and positions are of one moment: else one "absent" executes a MANUAL tool twice."""
+    monkeypatch.setattr(system_module, "MemoryStore", RacingStore)
+
+    async def main() -> None:
+        RacingStore.may_commit, RacingStore.armed = asyncio.Event(), False
+        RacingStore.may_commit.set()
+        calls: list[int] = []
+
+        async def act(ctx: ToolContext[None]) -> str:
+            calls.append(ctx.attempt)
+            raise RuntimeError("connection reset")
+
+        app = one_tool_app(Recovery.MANUAL, act, timeout=1.0)
+        async with System.running(partitions=1) as system:
+            p0 = await system.start_executor(app, "p0")
+            await system.start("r1", "a")
+            await system.waiting("r1", "indeterminate")
+            await asyncio.sleep(5)
+            RacingStore.may_commit.clear()  # the compactor falls behind
+            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await system.until(lambda: system.types("r1").count("Interrupted") == 2)
+            await asyncio.sleep(1)
+            assert calls == [1, 2]
+            p0.kill()
+            RacingStore.armed = True
+            await system.start_executor(app, "p1")
+            await asyncio.sleep(60)
+            valid = [event.attempt for event in system.events("r1") if isinstance(event, ToolCallRequested)]
+            assert calls == valid == [1, 2]
+
+    run_virtual(main())
+
+
+def test_a_run_that_no_snapshot_and_no_log_can_bring_back_is_parked_and_said() -> None:
+    """Its driver must not end in silence."""
+
+    async def main() -> None:
+        app = one_tool_app(Recovery.KEYED, _done, needs_approval=True)
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.waiting("r1", "awaiting_approval")
+            await system.until(lambda: process.executor.runs_in_memory == 0)
+            for seq, row in system.database.snapshots["r1"].items():
+                system.database.snapshots["r1"][seq] = replace(row, state=b"x" + row.state[1:])
+            system.broker.delete_before(TOPICS.log, 0, system.broker.bounds(TOPICS.log, 0)[1])
+            await system.approve("r1", 2)
+            await asyncio.sleep(60)
+            assert list(process.executor.parked) == ["r1"]
+
+    run_virtual(main())
+
+
+def test_a_run_that_ends_before_its_effect_does_leaves_memory() -> None:
+    """Found by the reconciler while the call still ran: the late outcome is dropped."""
+
+    async def main() -> None:
+        @tool(recovery=Recovery.LOOKUP, timeout=5.0)
+        async def act(_: ToolContext[None]) -> str:
+            """Act."""
+            await asyncio.sleep(1000)
+            return "x"
+
+        @act.lookup
+        async def find(_: ToolContext[None]) -> str:
+            """Find."""
+            return "x"
+
+        app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
+            verdict = VerdictInput(run_id="r1", step=2, attempt=1, outcome="found", verdict_by="x", result=b'"x"')
+            await system.send(TOPICS.control, "r1", codec_inputs.encode_verdict(verdict))
+            await system.ended("r1")
+            await asyncio.sleep(100)
+            assert process.executor.runs_in_memory == 0
+
+    run_virtual(main())
+
+
+def test_runs_that_wait_for_verdicts_do_not_close_the_intake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More dangling LOOKUP calls than runs may be busy: the verdicts that free them are read all the same."""
+    few_busy_runs(monkeypatch, 3)
+
+    async def main() -> None:
+        hang = [True]
+
+        @tool(recovery=Recovery.LOOKUP, timeout=5.0)
+        async def act(_: ToolContext[None]) -> str:
+            """Act."""
+            if hang[0]:
+                await asyncio.sleep(1000)
+            return "x"
+
+        @act.lookup
+        async def find(_: ToolContext[None]) -> str:
+            """Find."""
+            return "found"
+
+        app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            for number in range(4):
+                await system.start(f"r{number}", "a")
+            await system.until(lambda: all("ToolCallRequested" in system.types(f"r{n}") for n in range(4)))
+            process.kill()
+            hang[0] = False
+            await system.start_executor(app)
+            system.start_reconciler(app)
+            for number in range(4):
+                await system.ended(f"r{number}")
+
+    run_virtual(main())
