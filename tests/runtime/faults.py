@@ -22,15 +22,20 @@ class FaultyLog(MemoryLog):
         ack_delay: Seconds that every acknowledgement takes.
         trap: Asked about each record that lands; when it says yes, that record's acknowledgement and all later ones
             are held, as if the process had been paused right there.
+        watch: Told of each record that is about to land.
+        lose: Asked about each record about to land; the first that it says yes to never lands, and fails.
         fates: For coming appends, in order: ``ok``, ``lost`` (never lands, fails), ``unknown`` (lands, fails).
     """
 
     def __init__(self, broker: MemoryBroker) -> None:
         super().__init__(broker)
         self.hold_landing = self.hold_acks = False
-        self.ack_delay = 0.0
+        self.ack_delay = self._last_due = 0.0
+        self._late: deque[Callable[[], None]] = deque()
         self.fates: deque[str] = deque()
         self.trap: Callable[[LogRecordBody], bool] | None = None
+        self.lose: Callable[[LogRecordBody], bool] | None = None
+        self.watch: Callable[[LogRecordBody], None] = _nothing
         self._held_landings: deque[Callable[[], None]] = deque()
         self._held_acks: deque[Callable[[], None]] = deque()
 
@@ -57,9 +62,13 @@ class FaultyLog(MemoryLog):
         if self.hold_landing:
             self._held_landings.append(lambda: self._land(partition, record, on_ack))
             return
-        if self.trap is not None and self.trap(decode(record.value or b"")):
+        body = decode(record.value or b"")
+        self.watch(body)
+        if self.trap is not None and self.trap(body):
             self.trap, self.hold_acks = None, True
         fate = self.fates.popleft() if self.fates else "ok"
+        if self.lose is not None and self.lose(body):
+            self.lose, fate = None, "lost"
         if fate == "ok":
             super()._land(partition, record, on_ack)
         elif fate == "lost":
@@ -69,12 +78,23 @@ class FaultyLog(MemoryLog):
             self._acknowledge(partition, on_ack, AppendFailed("the acknowledgement was lost"))
 
     def _acknowledge(self, _partition: int, on_ack: OnAck, outcome: int | AppendFailed) -> None:
-        if self.ack_delay:
-            asyncio.get_running_loop().call_later(self.ack_delay, on_ack, outcome)
+        if self.ack_delay or self._late:
+            # In the order of the appends, also after the delay was changed: whichever timer rings takes the first.
+            loop = asyncio.get_running_loop()
+            self._last_due = max(self._last_due, loop.time() + self.ack_delay)
+            self._late.append(lambda: on_ack(outcome))
+            loop.call_at(self._last_due, self._ring)
         elif self.hold_acks:
             self._held_acks.append(lambda: super(FaultyLog, self)._acknowledge(_partition, on_ack, outcome))
         else:
             super()._acknowledge(_partition, on_ack, outcome)
+
+    def _ring(self) -> None:
+        self._late.popleft()()
+
+
+def _nothing(_: LogRecordBody) -> None:
+    """Nobody watches."""
 
 
 def _ignore(_: int | AppendFailed) -> None:

@@ -214,6 +214,22 @@ class State:
         """Find the call of the open turn that holds ``step``, if any."""
         return next((call for call in self.turn if call.step == step), None)
 
+    @property
+    def has_open_request(self) -> bool:
+        """Whether a request has no outcome yet, or is in doubt (its outcome may have survived)."""
+        model = self.model_call
+        return (model is not None and model.is_open) or any(call.phase in _OPEN for call in self.turn)
+
+    def is_open(self, step: int, attempt: int) -> bool:
+        """Whether the outcome of this very attempt would still be taken."""
+        if self.ended is not None:
+            return False
+        model = self.model_call
+        if model is not None and model.step == step:
+            return model.is_open and model.attempt == attempt
+        call = self.call_at(step)
+        return call is not None and call.attempt == attempt and call.phase in _OPEN
+
     def key(self, step: int) -> str:
         """Give the idempotency key of a step, and the id of its wait."""
         return f"{self.run_id}:{step}"
@@ -233,6 +249,7 @@ class State:
         return [call for call in self.turn if call.phase is Phase.REQUESTED]
 
 
+_OPEN = frozenset({Phase.REQUESTED, Phase.IN_DOUBT})
 _UNOPENED = frozenset({Phase.GATED, Phase.APPROVED, Phase.REJECTED})
 OPERATIONAL = frozenset(
     {WaitReason.VERSION_MISMATCH, WaitReason.UNKNOWN_AGENT, WaitReason.ERROR, WaitReason.BUDGET_EXCEEDED}

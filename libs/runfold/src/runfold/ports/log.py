@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
+
+MAX_RECORD: Final = 1_000_000
+"""Bytes of the largest log record: key, header and value. The topic allows 1,048,588, Kafka's own overhead included."""
 
 
 class AppendFailed(Exception):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import structlog
 
 from runfold.core.payload import BlobRef, Inline, Payload
-from runfold.core.policy import backoff
 from runfold.ports.blobs import Blobs, BlobsUnavailable
 from runfold.ports.clock import Chance
+from runfold.runtime.persist import persist
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
@@ -60,11 +59,7 @@ class Payloads:
         return ref
 
     async def _persist(self, operation: Callable[[], Awaitable[_T]], what: str, subject: str) -> _T:
-        failures = 0
-        while True:
-            try:
-                return await operation()
-            except BlobsUnavailable as error:
-                _log.warning("object_store_away", operation=what, subject=subject, error=str(error), failures=failures)
-                await asyncio.sleep(0.1 + backoff(0.2, failures, 10.0, self._chance.jitter()))
-                failures += 1
+        def tell(error: Exception, failures: int) -> None:
+            _log.warning("object_store_away", operation=what, subject=subject, error=str(error), failures=failures)
+
+        return await persist(operation, BlobsUnavailable, self._chance, tell)

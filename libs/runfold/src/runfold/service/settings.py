@@ -16,9 +16,10 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from runfold.ports.log import MAX_RECORD
 from runfold.service.variables import BY_FIELD, NAMES, PREFIX, nearest
 
-MAX_INLINE = 900_000  # a record holds 1,000,000 bytes, its envelope included
+MAX_INLINE = MAX_RECORD - 100_000  # the rest is for what stands in the record beside its payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ Schema = Annotated[str, _matching(r"[a-z_][a-z0-9_]{0,62}", "a lower-case Postgr
 BlobUrl = Annotated[
     str, _matching(r"s3://[a-z0-9][a-z0-9.-]{2,62}(/.*)?|file:///.+", "s3://bucket[/prefix] or file:///folder")
 ]
+Host = Annotated[str, _matching(r"[A-Za-z0-9._:-]{1,253}", "an address or a host name, e.g. 0.0.0.0")]
 AppName = Annotated[str, _matching(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "module:attribute, e.g. my_agents.app:app")]
 
 
@@ -114,6 +116,7 @@ class Installation(BaseSettings):
 class ServiceSettings(Installation):
     """What every service needs."""
 
+    metrics_host: Host = "127.0.0.1"
     metrics_port: int = Field(default=0, ge=0, le=65_535)
 
 

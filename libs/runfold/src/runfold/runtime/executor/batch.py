@@ -32,6 +32,17 @@ class Batch:
         self._tenure = tenure
         self._writer: EpochWriter = tenure.writer
 
+    @property
+    def known(self) -> State:
+        """The state of a run that exists.
+
+        Raises:
+            LookupError: It has not started: a defect of the caller.
+        """
+        if self.state is None:
+            raise LookupError("a batch of a run that has not started")
+        return self.state
+
     def stamp(self, cause: Cause | None = None) -> Stamp:
         """The facts of the moment, for a draft."""
         return self._tenure.stamp(cause)

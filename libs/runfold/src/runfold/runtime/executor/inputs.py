@@ -12,19 +12,20 @@ from runfold.codec.inputs import kind_of, parse_input
 from runfold.codec.origin import ORIGIN_HEADER, BadOrigin, format_origin, parse_origin
 from runfold.core.events import Cause, Settlement
 from runfold.core.partitioning import partition_of
-from runfold.core.policy import backoff
 from runfold.ports.inputs import InputReader, InputRecord
 from runfold.ports.log import RecordTooLarge
 from runfold.ports.publisher import PublishFailed
-from runfold.runtime.executor.rulings import Arrived
+from runfold.runtime.executor.drivers import Drivers
+from runfold.runtime.executor.mailbox import Arrived
 from runfold.runtime.executor.tenure import Tenure
+from runfold.runtime.persist import persist
 
 _log = structlog.get_logger(__name__)
 _BATCH = 500
 _ROOM_POLL_S = 0.05
 
 
-async def take_inputs(tenure: Tenure, reader: InputReader) -> None:
+async def take_inputs(tenure: Tenure, drivers: Drivers, reader: InputReader) -> None:
     """Read on and on; ends with its epoch, so that a decision of one is never appended in another.
 
     Raises:
@@ -32,11 +33,11 @@ async def take_inputs(tenure: Tenure, reader: InputReader) -> None:
     """
     told: dict[str, tuple[int, int]] = {}
     while True:
-        await _wait_for_room(tenure)
+        await _wait_for_room(tenure, drivers)
         _tell_skipped(tenure, reader, told)
         for record in await reader.next(_BATCH):
             if not tenure.positions.is_settled(record.topic, record.offset):
-                await _take(tenure, record)
+                await _take(tenure, drivers, record)
 
 
 def _tell_skipped(tenure: Tenure, reader: InputReader, told: dict[str, tuple[int, int]]) -> None:
@@ -51,14 +52,14 @@ def _tell_skipped(tenure: Tenure, reader: InputReader, told: dict[str, tuple[int
         tenure.positions.of(topic).skip(start, end)
 
 
-async def _wait_for_room(tenure: Tenure) -> None:
+async def _wait_for_room(tenure: Tenure, drivers: Drivers) -> None:
     """Take no new input while too many runs are being driven: the topic keeps it better than memory does."""
     limit = tenure.world.settings.max_busy_runs
-    while len(tenure.drivers) > limit and sum(not d.idle for d in tenure.drivers.values()) > limit:  # noqa: ASYNC110 - many make room
+    while len(drivers) > limit and drivers.busy > limit:  # noqa: ASYNC110 - many make room
         await asyncio.sleep(_ROOM_POLL_S)
 
 
-async def _take(tenure: Tenure, record: InputRecord) -> None:
+async def _take(tenure: Tenure, drivers: Drivers, record: InputRecord) -> None:
     cause = Cause(record.topic, record.partition, record.offset)
     try:
         origin = _origin(tenure, record)
@@ -75,7 +76,7 @@ async def _take(tenure: Tenure, record: InputRecord) -> None:
         await _forward(tenure, record, parsed, cause)
         return
     cause = replace(cause, id=parsed.id or cause.id)
-    tenure.driver(parsed.run_id).arrive(Arrived(cause, parsed))
+    drivers.deliver(parsed.run_id, Arrived(cause, parsed))
 
 
 def _origin(tenure: Tenure, record: InputRecord) -> Cause | None:
@@ -103,17 +104,28 @@ async def _forward(tenure: Tenure, record: InputRecord, parsed: Input, cause: Ca
         await tenure.settle(tenure.settled(cause, Settlement.DEAD, parsed.run_id, why))
         return
     headers = (*record.headers, (ORIGIN_HEADER, format_origin(record.topic, record.partition, record.offset)))
-    failures = 0
-    while True:
-        try:
-            await tenure.world.publisher.publish(topics.control, parsed.run_id.encode(), record.value, headers=headers)
-            break
-        except RecordTooLarge as error:
-            why = ("too_large", f"it stands in the wrong partition and cannot be forwarded: {error}")
-            await tenure.settle(tenure.settled(cause, Settlement.DEAD, parsed.run_id, why))
-            return
-        except PublishFailed as error:
-            _log.warning("forwarding_failed", partition=tenure.partition, offset=record.offset, error=str(error))
-            await asyncio.sleep(0.1 + backoff(0.2, failures, 5.0, tenure.world.chance.jitter()))
-            failures += 1
+    key = parsed.run_id.encode()
+
+    def tell(error: Exception, failures: int) -> None:
+        _log.warning(
+            "forwarding_failed",
+            partition=tenure.partition,
+            topic=record.topic,
+            offset=record.offset,
+            error=str(error),
+            failures=failures,
+        )
+
+    publish = tenure.world.publisher.publish
+    try:
+        await persist(
+            lambda: publish(topics.control, key, record.value, headers=headers),
+            PublishFailed,
+            tenure.world.chance,
+            tell,
+        )
+    except RecordTooLarge as error:
+        why = ("too_large", f"it stands in the wrong partition and cannot be forwarded: {error}")
+        await tenure.settle(tenure.settled(cause, Settlement.DEAD, parsed.run_id, why))
+        return
     await tenure.settle(tenure.settled(cause, Settlement.FORWARDED, parsed.run_id, None))

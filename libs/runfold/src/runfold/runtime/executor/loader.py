@@ -6,9 +6,9 @@ import asyncio
 
 import structlog
 
-from runfold.core.policy import backoff
 from runfold.ports.clock import Chance
 from runfold.ports.store import Snapshots, StoredRun, StoreUnavailable
+from runfold.runtime.persist import persist
 
 _log = structlog.get_logger(__name__)
 _MOST_AT_ONCE = 500
@@ -51,11 +51,7 @@ class RunLoader:
                 future.set_result(stored.get(run_id))
 
     async def _read(self, run_ids: list[str]) -> dict[str, StoredRun]:
-        failures = 0
-        while True:
-            try:
-                return await self._store.load_runs(run_ids)
-            except StoreUnavailable as error:
-                _log.warning("postgres_away", waiting_runs=len(run_ids), error=str(error), failures=failures)
-                await asyncio.sleep(0.1 + backoff(0.2, failures, 5.0, self._chance.jitter()))
-                failures += 1
+        def tell(error: Exception, failures: int) -> None:
+            _log.warning("postgres_away", waiting_runs=len(run_ids), error=str(error), failures=failures)
+
+        return await persist(lambda: self._store.load_runs(run_ids), StoreUnavailable, self._chance, tell)

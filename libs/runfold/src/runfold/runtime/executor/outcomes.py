@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from runfold.core import drafts
 from runfold.core.events import ModelCallFailed, ModelResponded, Outcome, Recovery, Source, Why
 from runfold.core.payload import Inline, inline_json
@@ -11,45 +9,39 @@ from runfold.core.policy import LOOKUP_TRIES, MODEL_ATTEMPTS, lookup_backoff, mo
 from runfold.core.state import Call, Phase, State
 from runfold.ports.agents import ModelFailure, NotStarted, NotThere, Unknown
 from runfold.runtime.executor import launch
+from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import Answered, Crashed, EffectKey, EffectOutcome, Sealed
-from runfold.runtime.executor.openness import is_open
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from runfold.runtime.executor.batch import Batch
-    from runfold.runtime.executor.driver import RunDriver
-
-    DueAction = Callable[[RunDriver, Batch], None]
+from runfold.runtime.executor.mailbox import Action
+from runfold.runtime.executor.run import Run
 
 _CANCELLED = "the run was cancelled before it was performed"
 _NOT_REPEATED = "it failed and was not tried again"
 
 
-def take(driver: RunDriver, batch: Batch, key: EffectKey, outcome: EffectOutcome) -> None:
+def take(run: Run, batch: Batch, key: EffectKey, outcome: EffectOutcome) -> None:
     """Add what an outcome causes; one whose attempt is not open any more causes nothing."""
     state = batch.state
     if isinstance(outcome, NotStarted):
-        driver.tenure.world.effects.forget(key)
-    if state is None or not is_open(state, key):
+        run.world.effects.forget(key)
+    if state is None or not state.is_open(key.step, key.attempt):
         return
     call = state.call_at(key.step)
     if call is None:
-        _model(driver, batch, state, outcome)
+        _model(run, batch, state, outcome)
     else:
-        _tool(driver, batch, state, call, key, outcome)
+        _tool(run, batch, state, call, key, outcome)
 
 
 # --- model calls ------------------------------------------------------------------------------------------------
 
 
-def _model(driver: RunDriver, batch: Batch, state: State, outcome: EffectOutcome) -> None:
+def _model(run: Run, batch: Batch, state: State, outcome: EffectOutcome) -> None:
     call = state.model_call
     if call is None:
         return
     match outcome:
         case Answered():
-            driver.stale_appends = 0
+            run.stale_appends = 0
             batch.add(
                 ModelResponded(
                     **drafts.envelope(state, batch.stamp()),
@@ -65,22 +57,22 @@ def _model(driver: RunDriver, batch: Batch, state: State, outcome: EffectOutcome
                 )
             )
         case ModelFailure():
-            _model_failed(driver, batch, state, outcome)
+            _model_failed(run, batch, state, outcome)
         case Crashed(error):
-            _model_failed(driver, batch, state, ModelFailure(error, retryable=False))
+            _model_failed(run, batch, state, ModelFailure(error, retryable=False))
         case NotStarted():
-            again_for_freshness(driver, batch)
+            again_for_freshness(run)
         case _:
-            _model_failed(driver, batch, state, ModelFailure(repr(outcome), retryable=False))
+            _model_failed(run, batch, state, ModelFailure(repr(outcome), retryable=False))
 
 
-def _model_failed(driver: RunDriver, batch: Batch, state: State, failure: ModelFailure) -> None:
+def _model_failed(run: Run, batch: Batch, state: State, failure: ModelFailure) -> None:
     call = state.model_call
     if call is None:
         return
     retry_at = None
     if failure.retryable and call.failures + 1 < MODEL_ATTEMPTS and state.cancel_reason is None:
-        world = driver.tenure.world
+        world = run.world
         delay = model_backoff(call.failures, world.chance.jitter(), failure.retry_after)
         retry_at = world.clock.now_ms() + int(delay * 1000)
     batch.add(
@@ -97,11 +89,11 @@ def _model_failed(driver: RunDriver, batch: Batch, state: State, failure: ModelF
 # --- tool calls -------------------------------------------------------------------------------------------------
 
 
-def _tool(driver: RunDriver, batch: Batch, state: State, call: Call, key: EffectKey, outcome: EffectOutcome) -> None:
+def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outcome: EffectOutcome) -> None:
     match outcome:
         case Sealed():
-            driver.stale_appends = 0
-            driver.lookup_tries.pop(key, None)
+            run.stale_appends = 0
+            run.lookup_tries.pop(key, None)
             source = Source.RECONCILED if key.lookup else Source.CALL
             batch.add(
                 drafts.tool_returned(
@@ -116,50 +108,50 @@ def _tool(driver: RunDriver, batch: Batch, state: State, call: Call, key: Effect
                 )
             )
         case NotStarted():
-            again_for_freshness(driver, batch)
+            again_for_freshness(run)
         case _ if call.phase is Phase.IN_DOUBT:
             return
         case NotThere():
-            _absent(driver, batch, state, call)
+            _absent(run, batch, state, call)
         case Unknown() if key.lookup:
-            _undecided(driver, batch, state, call, key, outcome.error)
+            _undecided(run, batch, state, call, key, outcome.error)
         case Unknown():
-            _unknown(driver, batch, state, call, outcome)
+            _unknown(run, batch, state, call, outcome)
         case Crashed(error):
             # Our own code failed around the author's: whether the effect happened is as unknown as after a crash.
-            _unknown(driver, batch, state, call, Unknown(error))
+            _unknown(run, batch, state, call, Unknown(error))
         case _:
             batch.add(drafts.doubt(state, batch.stamp(), call, repr(outcome)))
 
 
-def _unknown(driver: RunDriver, batch: Batch, state: State, call: Call, outcome: Unknown) -> None:
+def _unknown(run: Run, batch: Batch, state: State, call: Call, outcome: Unknown) -> None:
     """An exception or a time-out: nobody knows whether it happened."""
     match call.recovery:
-        case Recovery.RERUN | Recovery.KEYED if _may_retry(driver, state, call):
-            driver.retry_later(call.retries, _request_again(call, Why.RETRY))
+        case Recovery.RERUN | Recovery.KEYED if _may_retry(run, state, call):
+            run.after_backoff(call.retries, _request_again(run, call, Why.RETRY))
         case Recovery.RERUN:
             fail(batch, state, call, outcome.error)
         case Recovery.LOOKUP:
-            settings = driver.tenure.world.settings
-            driver.after(settings.grace_s if outcome.timed_out else 0.0, _look_up(call))
+            settings = run.world.settings
+            run.after(settings.grace_s if outcome.timed_out else 0.0, _look_up(run, call))
         case _:
             batch.add(drafts.doubt(state, batch.stamp(), call, outcome.error))
 
 
-def _undecided(driver: RunDriver, batch: Batch, state: State, call: Call, key: EffectKey, error: str) -> None:
+def _undecided(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, error: str) -> None:
     """The lookup failed, or does not know either."""
-    tries = driver.lookup_tries.get(key, 0) + 1
-    driver.lookup_tries[key] = tries
+    tries = run.lookup_tries.get(key, 0) + 1
+    run.lookup_tries[key] = tries
     if tries >= LOOKUP_TRIES:
         batch.add(drafts.doubt(state, batch.stamp(), call, f"{tries} lookups did not decide it; the last: {error}"))
     else:
-        driver.after(lookup_backoff(tries - 1), _look_up(call))
+        run.after(lookup_backoff(tries - 1), _look_up(run, call))
 
 
-def _absent(driver: RunDriver, batch: Batch, state: State, call: Call) -> None:
+def _absent(run: Run, batch: Batch, state: State, call: Call) -> None:
     """The lookup says that it did not happen."""
-    if _may_retry(driver, state, call):
-        driver.retry_later(call.absents, _request_again(call, Why.ABSENT))
+    if _may_retry(run, state, call):
+        run.after_backoff(call.absents, _request_again(run, call, Why.ABSENT))
     else:
         fail(batch, state, call, f"{_NOT_REPEATED}; a lookup says that it did not happen")
 
@@ -170,40 +162,39 @@ def fail(batch: Batch, state: State, call: Call, error: str) -> None:
     batch.add(drafts.tool_returned(state, batch.stamp(), call, Source.CALL, Outcome.FAILED, text))
 
 
-def _may_retry(driver: RunDriver, state: State, call: Call) -> bool:
-    agent = driver.agent
+def _may_retry(run: Run, state: State, call: Call) -> bool:
+    agent = run.agent
     spec = None if agent is None else agent.tool(call.asked.tool)
     retries = 0 if spec is None else spec.retries
     return state.cancel_reason is None and call.retries + call.absents < retries
 
 
-def _same(state: State, call: Call) -> bool:
+def _same(state: State, call: Call, attempt: int) -> bool:
     """Whether the state still holds this very attempt, open."""
-    now = state.call_at(call.step)
-    return now is call and call.phase is Phase.REQUESTED
+    return state.call_at(call.step) is call and call.phase is Phase.REQUESTED and call.attempt == attempt
 
 
-def _request_again(call: Call, why: Why) -> DueAction:
+def _request_again(run: Run, call: Call, why: Why) -> Action:
     attempt = call.attempt
 
-    def action(driver: RunDriver, batch: Batch) -> None:
-        state = batch.state
-        if state is None or not _same(state, call) or call.attempt != attempt:
+    def action(batch: Batch) -> None:
+        state = batch.known
+        if not _same(state, call, attempt):
             return
         if state.cancel_reason is not None:
             give_up(batch, state, call, "the run was cancelled before the next attempt")
-        elif not driver.tenure.draining:
+        elif not run.tenure.draining:
             request_again(batch, state, call, why)
 
     return action
 
 
-def _look_up(call: Call) -> DueAction:
+def _look_up(run: Run, call: Call) -> Action:
     attempt = call.attempt
 
-    def action(driver: RunDriver, batch: Batch) -> None:
-        if batch.state is not None and _same(batch.state, call) and call.attempt == attempt:
-            launch.start_lookup(driver, call)
+    def action(batch: Batch) -> None:
+        if _same(batch.known, call, attempt):
+            launch.start_lookup(run, call)
 
     return action
 
@@ -223,29 +214,27 @@ def request_again(batch: Batch, state: State, call: Call, why: Why) -> None:
     batch.add(drafts.tool_call(state, batch.stamp(), call, why, call.arguments, call.recovery, call.timeout_ms))
 
 
-def again_for_freshness(driver: RunDriver, batch: Batch) -> None:
+def again_for_freshness(run: Run) -> None:
     """A request's acknowledgement came too late to prove anything: append it again, a bounded number of times."""
-    driver.stale_appends += 1
-    settings, state = driver.tenure.world.settings, batch.state
-    if state is None or driver.tenure.writer.over.done():
+    run.stale_appends += 1
+    settings = run.world.settings
+    if run.tenure.writer.over.done():
         return
-    if driver.stale_appends > settings.max_stale:
-        driver.tenure.writer.end(f"acknowledgements stay older than {settings.freshness_s} s: this process is starved")
+    if run.stale_appends > settings.max_stale:
+        run.tenure.writer.end(f"acknowledgements stay older than {settings.freshness_s} s: this process is starved")
         return
-    driver.after(0.1 * 2**driver.stale_appends, _stale_again)
+    run.after(0.1 * 2**run.stale_appends, lambda later: _stale_again(run, later))
 
 
-def _stale_again(driver: RunDriver, batch: Batch) -> None:
+def _stale_again(run: Run, batch: Batch) -> None:
     """Append every request again that is open and no effect in flight; of a run being cancelled, give them up."""
-    state, effects = batch.state, driver.tenure.world.effects
-    if state is None:
-        return
+    state, effects = batch.known, run.world.effects
     model = state.model_call
     if model is not None and model.is_open and not effects.alive(EffectKey(state.run_id, model.step, model.attempt)):
         if state.cancel_reason is None:
-            request_model_again(driver, batch, state, Why.STALE)
+            request_model_again(run, batch, state, Why.STALE)
         else:
-            _model_failed(driver, batch, state, ModelFailure(_CANCELLED, retryable=False))
+            _model_failed(run, batch, state, ModelFailure(_CANCELLED, retryable=False))
     for call in state.open_calls():
         if effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
             continue
@@ -255,8 +244,8 @@ def _stale_again(driver: RunDriver, batch: Batch) -> None:
             fail(batch, state, call, _CANCELLED)
 
 
-def request_model_again(driver: RunDriver, batch: Batch, state: State, why: Why) -> None:
+def request_model_again(run: Run, batch: Batch, state: State, why: Why) -> None:
     """Request the next attempt of the open model call."""
-    agent = driver.agent
+    agent = run.agent
     if agent is not None:
         batch.add(drafts.model_call(state, batch.stamp(), why, Inline(agent.params)))

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from typing import Any
 
 import structlog
 
 from runfold.codec import log as log_codec
 from runfold.core.events import PartitionClaimed
-from runfold.core.policy import backoff, claim_backoff
+from runfold.core.policy import claim_backoff
 from runfold.core.positions import Positions
 from runfold.ports.inputs import InputReader
 from runfold.ports.log import AppendFailed, LogUnrecoverable
 from runfold.ports.store import PartitionRow, StoreUnavailable
-from runfold.runtime.executor.driver import RunDriver
+from runfold.runtime.executor.drivers import Drivers
 from runfold.runtime.executor.inputs import take_inputs
 from runfold.runtime.executor.tenure import Tenure, World
 from runfold.runtime.executor.writer import EpochOver, EpochWriter
+from runfold.runtime.persist import persist
 from runfold.runtime.restore import Replay, take_over
 
 _log = structlog.get_logger(__name__)
@@ -61,17 +63,18 @@ class PartitionOwner:
         self._own_epochs = own_epochs
         self._stopping = asyncio.Event()
         self._tenure: Tenure | None = None
+        self._drivers: Drivers | None = None
 
     @property
     def runs_in_memory(self) -> int:
         """How many runs are held."""
-        return 0 if self._tenure is None else len(self._tenure.drivers)
+        return 0 if self._drivers is None else len(self._drivers)
 
     @property
     def parked(self) -> dict[str, str]:
         """Runs that this code cannot drive -> why."""
-        drivers = {} if self._tenure is None else self._tenure.drivers
-        return {run_id: driver.parked for run_id, driver in drivers.items() if driver.parked is not None}
+        runs = () if self._drivers is None else (driver.run for driver in self._drivers)
+        return {run.run_id: run.parked for run in runs if run.parked is not None}
 
     def hand_over(self) -> None:
         """Start nothing new; ``run`` returns once what runs has ended, or its time is up."""
@@ -113,9 +116,9 @@ class PartitionOwner:
             epoch = await self._claim()
             async with asyncio.TaskGroup() as group:
                 tenure = self._begin(epoch, group)
-                self._tenure = tenure
-                group.create_task(self._work(tenure), name=f"partition {self._partition}")
-                await self._supervise(tenure)
+                self._tenure, self._drivers = tenure, Drivers(tenure, group)
+                group.create_task(self._work(tenure, self._drivers, group), name=f"partition {self._partition}")
+                await self._supervise(tenure, self._drivers)
         except EpochOver as over:
             return str(over)
         except ExceptionGroup as errors:
@@ -126,7 +129,7 @@ class PartitionOwner:
                 # What was requested and not yet started must not start any more.
                 self._tenure.writer.end("the tenure is over")
                 self._world.effects.detach(*self._tenure.place)
-                self._tenure = None
+                self._tenure = self._drivers = None
         return None
 
     def _why(self, errors: list[Exception]) -> str | None:
@@ -185,56 +188,50 @@ class PartitionOwner:
             claimed_at=world.clock.elapsed(),
             own_epochs=frozenset(self._own_epochs),
             positions=Positions(),
-            group=group,
-            make_driver=RunDriver,
         )
 
-    async def _supervise(self, tenure: Tenure) -> None:
+    async def _supervise(self, tenure: Tenure, drivers: Drivers) -> None:
         """Wait for the end of the epoch or for the hand-over, whichever comes first; then end the group's tasks."""
         stopping = asyncio.ensure_future(self._stopping.wait())
         ends: set[asyncio.Future[Any]] = {tenure.writer.over, stopping}
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if not tenure.writer.over.done():
-                await self._drain(tenure)
+                await self._drain(tenure, drivers)
             if tenure.writer.over.done():
                 raise EpochOver(tenure.writer.over.result())
             raise _HandedOver
         finally:
             stopping.cancel()
 
-    async def _drain(self, tenure: Tenure) -> None:
+    async def _drain(self, tenure: Tenure, drivers: Drivers) -> None:
         """Start nothing new, and let what runs end, for a bounded time."""
         tenure.draining = True
         clock = self._world.clock
         deadline = clock.elapsed() + self._world.settings.drain_s
-        while not tenure.drained and clock.elapsed() < deadline and not tenure.writer.over.done():  # noqa: ASYNC110 - many parts make this up
+        while not drivers.drained and clock.elapsed() < deadline and not tenure.writer.over.done():  # noqa: ASYNC110 - many parts make this up
             await asyncio.sleep(_DRAIN_POLL_S)
-        _log.info("partition_drained", partition=self._partition, epoch=tenure.epoch, complete=tenure.drained)
+        _log.info("partition_drained", partition=self._partition, epoch=tenure.epoch, complete=drivers.drained)
 
-    async def _work(self, tenure: Tenure) -> None:
+    async def _work(self, tenure: Tenure, drivers: Drivers, group: asyncio.TaskGroup) -> None:
         """Take over, then read inputs until cancelled."""
         replay = await self._restore(tenure)
         tenure.positions = replay.fence.positions
         for run_id, loaded in replay.runs.items():
             if loaded.state is not None or loaded.parked is not None:
-                tenure.driver(run_id, loaded)
+                drivers.begin(run_id, loaded)
         for run_id in self._world.effects.runs(self._partition):
-            tenure.driver(run_id)
+            drivers.begin(run_id)
         self.ready = True
-        seconds = tenure.since_claim()
-        self._world.metrics.partition_restored(self._partition, len(tenure.drivers), seconds)
+        seconds = round(tenure.since_claim(), 3)
+        self._world.metrics.partition_restored(self._partition, len(drivers), seconds)
         _log.info(
-            "partition_restored",
-            partition=self._partition,
-            epoch=tenure.epoch,
-            runs=len(tenure.drivers),
-            seconds=round(seconds, 3),
+            "partition_restored", partition=self._partition, epoch=tenure.epoch, runs=len(drivers), seconds=seconds
         )
-        tenure.group.create_task(self._evict(tenure), name=f"evict {self._partition}")
+        group.create_task(drivers.sweep(), name=f"sweep {self._partition}")
         reader = await self._open_inputs(tenure)
         try:
-            await take_inputs(tenure, reader)
+            await take_inputs(tenure, drivers, reader)
         finally:
             await reader.close()
 
@@ -247,38 +244,15 @@ class PartitionOwner:
         return replay
 
     async def _take_over(self, epoch: int) -> tuple[PartitionRow | None, Replay]:
-        failures = 0
-        while True:
-            try:
-                return await take_over(self._partition, self._world.log, self._world.store, epoch)
-            except StoreUnavailable as error:
-                _log.warning("postgres_away", partition=self._partition, error=str(error), failures=failures)
-                await asyncio.sleep(0.1 + backoff(0.2, failures, 5.0, self._world.chance.jitter()))
-                failures += 1
+        world = self._world
+
+        def tell(error: Exception, failures: int) -> None:
+            _log.warning("postgres_away", partition=self._partition, error=str(error), failures=failures)
+
+        work = partial(take_over, self._partition, world.log, world.store, epoch)
+        return await persist(work, StoreUnavailable, world.chance, tell)
 
     async def _open_inputs(self, tenure: Tenure) -> InputReader:
         topics = self._world.settings.topics
         starts = {topic: tenure.positions.of(topic).next for topic in topics.inputs}
         return await self._world.inputs.open(self._partition, starts)
-
-    # --- leaving memory -----------------------------------------------------------------------------------------
-
-    async def _evict(self, tenure: Tenure) -> None:
-        """Take runs at rest out of memory, once a snapshot at their last event exists."""
-        while True:
-            await asyncio.sleep(self._world.settings.evict_every_s)
-            self._world.metrics.runs_in_memory(self._partition, len(tenure.drivers))
-            for run_id in [run_id for run_id, driver in tenure.drivers.items() if driver.is_needless]:
-                tenure.evict(run_id)
-            resting = {run_id: d.state.seq for run_id, d in tenure.drivers.items() if d.at_rest and d.state is not None}
-            if not resting:
-                continue
-            try:
-                covered = await self._world.store.covered(resting)
-            except StoreUnavailable as error:
-                _log.warning("postgres_away", partition=self._partition, error=str(error))
-                continue
-            for run_id in covered:
-                driver = tenure.drivers.get(run_id)
-                if driver is not None and driver.at_rest and driver.state and driver.state.seq == resting[run_id]:
-                    tenure.evict(run_id)

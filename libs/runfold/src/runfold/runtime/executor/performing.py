@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
 
 from runfold.core import decisions, drafts
 from runfold.core.events import (
@@ -21,20 +20,17 @@ from runfold.core.payload import Inline, Payload, canonical_json, inline_json
 from runfold.core.state import Call, State
 from runfold.ports.agents import GateAsked, Invalid, RunningAgent, Valid
 from runfold.runtime.executor import work
+from runfold.runtime.executor.batch import Batch
+from runfold.runtime.executor.commit import commit
+from runfold.runtime.executor.run import Run, look_again
 from runfold.runtime.payloads import Payloads
-
-if TYPE_CHECKING:
-    from runfold.runtime.executor.batch import Batch
-    from runfold.runtime.executor.driver import RunDriver
 
 _DENIED = "The call was denied by a person."
 
 
-async def perform(driver: RunDriver, batch: Batch, decision: decisions.Decision) -> bool:  # noqa: C901, PLR0912 - one arm per decision
+async def perform(run: Run, batch: Batch, decision: decisions.Decision) -> bool:  # noqa: C901 - one arm per decision
     """Add the events of one decision; False when nothing more is decidable for now."""
-    state, agent = batch.state, driver.agent
-    if state is None:
-        return False
+    state, agent = batch.known, run.agent
     stamp = batch.stamp()
     match decision:
         case decisions.Cancel(open_keys):
@@ -49,33 +45,29 @@ async def perform(driver: RunDriver, batch: Batch, decision: decisions.Decision)
         case decisions.Deny(call):
             _deny(batch, state, call)
         case decisions.Patch():
-            await _patch(driver, batch, state)
+            await _patch(run, batch, state)
         case _ if agent is None:
             return False
         case decisions.CallModel(why, not_before):
-            return _call_model(driver, batch, state, agent, why, not_before)
+            return _call_model(run, batch, state, agent, why, not_before)
         case decisions.OpenCalls(calls):
-            return await _open_calls(driver, batch, agent, calls)
+            return await _open_calls(run, batch, agent, calls)
         case decisions.RequestCall(call, why):
             _request(batch, agent, call, why, call.arguments)
         case decisions.Finish():
-            await _finish(driver, batch, agent)
+            await _finish(run, batch, agent)
         case _:
             return False
     return True
 
 
-def _call_model(driver: RunDriver, batch: Batch, state: State, agent: RunningAgent, why: Why, not_before: int) -> bool:
-    early = (not_before - driver.tenure.world.clock.now_ms()) / 1000
+def _call_model(run: Run, batch: Batch, state: State, agent: RunningAgent, why: Why, not_before: int) -> bool:
+    early = (not_before - run.world.clock.now_ms()) / 1000
     if early > 0:
-        driver.after(early, _look_again)
+        run.after(early, look_again)
         return False
     batch.add(drafts.model_call(state, batch.stamp(), why, Inline(agent.params)))
     return True
-
-
-def _look_again(_driver: RunDriver, _batch: Batch) -> None:
-    """The batch is advanced anyway."""
 
 
 def _deny(batch: Batch, state: State, call: Call) -> None:
@@ -86,49 +78,43 @@ def _deny(batch: Batch, state: State, call: Call) -> None:
     )
 
 
-async def _patch(driver: RunDriver, batch: Batch, state: State) -> None:
+async def _patch(run: Run, batch: Batch, state: State) -> None:
     changes: list[tuple[int, str, bytes]] = []
     for step, patch in state.due_patches:
-        values = json.loads(await driver.tenure.world.payloads.read(patch))
+        values = json.loads(await run.world.payloads.read(patch))
         changes.extend((step, key, canonical_json(values[key])) for key in sorted(values))
     due = changes[state.applied_patches :]
     for index, (step, key, value) in enumerate(due):
-        sealed = await driver.tenure.world.payloads.seal(value)
+        sealed = await run.world.payloads.seal(value)
         remaining = len(due) - index - 1
         fields = drafts.envelope(state, batch.stamp())
         state = batch.add(StatePatched(**fields, step=step, key=key, value=sealed, remaining=remaining))
 
 
-async def _finish(driver: RunDriver, batch: Batch, agent: RunningAgent) -> None:
-    state = batch.state
-    if state is None:
-        return
+async def _finish(run: Run, batch: Batch, agent: RunningAgent) -> None:
+    state = batch.known
     last = state.transcript[-1]
-    output = agent.output(await driver.tenure.world.payloads.read(last.payload), last.message_format)
-    batch.add(
-        RunCompleted(**drafts.envelope(state, batch.stamp()), output=await driver.tenure.world.payloads.seal(output))
-    )
+    output = agent.output(await run.world.payloads.read(last.payload), last.message_format)
+    batch.add(RunCompleted(**drafts.envelope(state, batch.stamp()), output=await run.world.payloads.seal(output)))
 
 
 # --- opening a turn ---------------------------------------------------------------------------------------------
 
 
-async def _open_calls(driver: RunDriver, batch: Batch, agent: RunningAgent, asked: tuple[Call, ...]) -> bool:
+async def _open_calls(run: Run, batch: Batch, agent: RunningAgent, asked: tuple[Call, ...]) -> bool:
     """Validate, ask for approvals, then add requests and gates as one unbroken batch, in call order."""
-    state = batch.state
-    if state is None:
-        return False
+    state = batch.known
     tools = {call.asked.tool: agent.tool(call.asked.tool) for call in state.turn}
     one_by_one = frozenset(name for name, spec in tools.items() if spec is not None and spec.sequential)
     sequential = decisions.is_sequential(state.turn, one_by_one)
     calls = decisions.openable(state.turn, asked, one_by_one)
-    payloads = driver.tenure.world.payloads
+    payloads = run.world.payloads
     checked = [agent.validate(c.asked.tool, await payloads.read(c.asked.arguments)) for c in calls]
     gated = [_has_gate(agent, call) and isinstance(valid, Valid) for call, valid in zip(calls, checked, strict=True)]
     gates: list[GateAsked | None] = [None] * len(calls)
     if any(gated):
         # What brought us here becomes durable before the author's code is asked, which may take its time.
-        await driver.commit(batch)
+        await commit(run, batch)
         questions = (
             _ask_gate(payloads, agent, state, call, valid) if has_gate and isinstance(valid, Valid) else _no_gate()
             for call, valid, has_gate in zip(calls, checked, gated, strict=True)
@@ -168,9 +154,7 @@ async def _open(
     *,
     sequential: bool,
 ) -> None:
-    state = batch.state
-    if state is None:
-        return
+    state = batch.known
     if isinstance(valid, Invalid):
         error = await payloads.seal(valid.error)
         batch.add(drafts.tool_returned(state, batch.stamp(), call, Source.INVALID, Outcome.RETRIED, error))
@@ -194,11 +178,11 @@ def _request(
     Recovery class and time-out are frozen by the first request.
     """
     spec = agent.tool(call.asked.tool)
-    if spec is None or arguments is None or batch.state is None:
+    if spec is None or arguments is None:
         raise ToolGone(f"tool {call.asked.tool!r} is not in agent {agent.name!r} any more")
     recovery, timeout_ms = call.recovery or spec.recovery, call.timeout_ms or spec.timeout_ms
     stamp = batch.stamp()
-    batch.add(drafts.tool_call(batch.state, stamp, call, why, arguments, recovery, timeout_ms, sequential=sequential))
+    batch.add(drafts.tool_call(batch.known, stamp, call, why, arguments, recovery, timeout_ms, sequential=sequential))
 
 
 class ToolGone(Exception):

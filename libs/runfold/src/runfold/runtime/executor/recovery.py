@@ -6,47 +6,40 @@ earlier epoch of this process that became no effect was never performed. Of ever
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from runfold.core import drafts
 from runfold.core.events import ModelCallFailed, Recovery, WaitReason, Why
 from runfold.core.policy import MAX_LOST_ATTEMPTS, lost_too_often
 from runfold.core.state import Call, ModelCall, Phase, State
 from runfold.runtime.executor import outcomes
+from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey
-from runfold.runtime.executor.openness import is_open
-
-if TYPE_CHECKING:
-    from runfold.runtime.executor.batch import Batch
-    from runfold.runtime.executor.driver import RunDriver
+from runfold.runtime.executor.run import Run
 
 _LOST = f"the process was lost during {MAX_LOST_ATTEMPTS} attempts of step %d; look at why before it is tried again"
 
 
-def attach_survivors(driver: RunDriver) -> None:
+def attach_survivors(run: Run) -> None:
     """Listen to the effects of this process that have outlived an epoch; drop what is not open any more."""
-    effects = driver.tenure.world.effects
-    for key in effects.keys(driver.run_id):
-        if is_open(driver.state, key):
-            effects.attach(key, driver.tenure.epoch, driver.hear)
+    effects = run.world.effects
+    for key in effects.keys(run.run_id):
+        if run.state is not None and run.state.is_open(key.step, key.attempt):
+            effects.attach(key, run.tenure.epoch, run.hear)
         else:
             effects.forget(key)
 
 
-def recover(driver: RunDriver, batch: Batch) -> None:
+def recover(run: Run, batch: Batch) -> None:
     """Deal with every dangling request of a run that this code may drive."""
-    state = batch.state
-    if state is None:
-        return
+    state = batch.known
     if state.model_call is not None and state.model_call.is_open:
-        _recover_model(driver, batch, state, state.model_call)
+        _recover_model(run, batch, state, state.model_call)
     for call in list(state.turn):
         if call.phase is Phase.REQUESTED and state.operational_wait() is None:
-            _recover_call(driver, batch, state, call)
+            _recover_call(run, batch, state, call)
 
 
-def _recover_model(driver: RunDriver, batch: Batch, state: State, call: ModelCall) -> None:
-    tenure = driver.tenure
+def _recover_model(run: Run, batch: Batch, state: State, call: ModelCall) -> None:
+    tenure = run.tenure
     if tenure.world.effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
         return
     if state.cancel_reason is not None:
@@ -54,21 +47,21 @@ def _recover_model(driver: RunDriver, batch: Batch, state: State, call: ModelCal
         error = "the run was cancelled, and the process that had asked is gone"
         batch.add(ModelCallFailed(**fields, step=call.step, attempt=call.attempt, error=error, retry_at=None))
     elif call.epoch in tenure.own_epochs:
-        outcomes.request_model_again(driver, batch, state, Why.STALE)
+        outcomes.request_model_again(run, batch, state, Why.STALE)
     elif lost_too_often(call):
         _stop(batch, state, call.step)
     else:
-        outcomes.request_model_again(driver, batch, state, Why.TAKEOVER)
+        outcomes.request_model_again(run, batch, state, Why.TAKEOVER)
 
 
-def _recover_call(driver: RunDriver, batch: Batch, state: State, call: Call) -> None:
-    tenure = driver.tenure
+def _recover_call(run: Run, batch: Batch, state: State, call: Call) -> None:
+    tenure = run.tenure
     key = EffectKey(state.run_id, call.step, call.attempt)
     if tenure.world.effects.alive(key) or tenure.world.effects.alive(key._replace(lookup=True)):
         return
     never_performed = call.epoch in tenure.own_epochs
     if state.cancel_reason is not None:
-        _recover_cancelled(driver, batch, state, call, never_performed=never_performed)
+        _recover_cancelled(run, batch, state, call, never_performed=never_performed)
     elif never_performed:
         outcomes.request_again(batch, state, call, Why.STALE)
     elif call.recovery in (Recovery.RERUN, Recovery.KEYED):
@@ -77,32 +70,32 @@ def _recover_call(driver: RunDriver, batch: Batch, state: State, call: Call) -> 
         else:
             outcomes.request_again(batch, state, call, Why.TAKEOVER)
     elif call.recovery is Recovery.MANUAL:
-        _doubt_later(driver, call)
+        _doubt_later(run, call)
     # LOOKUP: the reconciler asks, and its verdict arrives as an input.
 
 
-def _recover_cancelled(driver: RunDriver, batch: Batch, state: State, call: Call, *, never_performed: bool) -> None:
+def _recover_cancelled(run: Run, batch: Batch, state: State, call: Call, *, never_performed: bool) -> None:
     if never_performed:
         outcomes.fail(batch, state, call, "the run was cancelled before it was performed")
     elif call.recovery in (Recovery.RERUN, Recovery.KEYED):
         outcomes.give_up(batch, state, call, "the run was cancelled, and the process that performed it is gone")
     elif call.recovery is Recovery.MANUAL:
-        _doubt_later(driver, call)
+        _doubt_later(run, call)
 
 
-def _doubt_later(driver: RunDriver, call: Call) -> None:
+def _doubt_later(run: Run, call: Call) -> None:
     """A dead writer's MANUAL call: a zombie may still perform it until its time and the grace are over."""
-    tenure, attempt = driver.tenure, call.attempt
+    tenure, attempt = run.tenure, call.attempt
     bound = call.timeout_ms / 1000 + tenure.world.settings.grace_s
 
-    def action(_driver: RunDriver, batch: Batch) -> None:
-        state = batch.state
-        if state is None or state.call_at(call.step) is not call:
+    def action(batch: Batch) -> None:
+        state = batch.known
+        if state.call_at(call.step) is not call:
             return
         if call.phase is Phase.REQUESTED and call.attempt == attempt:
             batch.add(drafts.doubt(state, batch.stamp(), call, "the process that performed it is gone"))
 
-    driver.after(bound - tenure.since_claim(), action)
+    run.after(bound - tenure.since_claim(), action)
 
 
 def _stop(batch: Batch, state: State, step: int) -> None:

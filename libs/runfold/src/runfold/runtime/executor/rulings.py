@@ -7,12 +7,10 @@ is returned and the caller appends that. What follows from the event is decided 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from runfold.codec.input_types import (
     ApprovalInput,
     CancelInput,
-    Input,
     ResolveInput,
     ResumeInput,
     StartInput,
@@ -28,26 +26,20 @@ from runfold.core.events import (
     RunStarted,
     Settlement,
     Source,
+    Version,
     WaitReason,
     Why,
 )
 from runfold.core.payload import Inline, inline_json, same
 from runfold.core.policy import MAX_LOST_ATTEMPTS
 from runfold.core.state import Call, Phase, State, Status
-from runfold.runtime.executor import gate
+from runfold.ports.agents import Returned
+from runfold.runtime.executor import version_gate
+from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey
-
-if TYPE_CHECKING:
-    from runfold.runtime.executor.batch import Batch
-    from runfold.runtime.executor.driver import RunDriver
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """An input on its way to its run; ``cause`` is its place, with its explicit id or its origin."""
-
-    cause: Cause
-    input: Input
+from runfold.runtime.executor.mailbox import Arrived
+from runfold.runtime.executor.run import Run
+from runfold.runtime.executor.work import seal_returned
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +74,7 @@ def dead(reason: str, detail: str) -> Settle:
     return Settle(Settlement.DEAD, (reason, detail))
 
 
-async def rule(driver: RunDriver, batch: Batch, arrived: Arrived) -> Ruling:
+async def rule(run: Run, batch: Batch, arrived: Arrived) -> Ruling:
     """Judge an input against everything that the log says of its run; nothing of the run is in flight."""
     state, cause = batch.state, arrived.cause
     if state is not None and cause.id is not None and cause.id in state.seen_ids:
@@ -91,43 +83,44 @@ async def rule(driver: RunDriver, batch: Batch, arrived: Arrived) -> Ruling:
         case UnsupportedInput(type=name):
             return dead("unsupported_type", f"type {name!r} is not served by this version of Runfold")
         case StartInput() as start:
-            return await _start(driver, batch, state, start, cause)
+            return await _start(run, batch, state, start, cause)
         case other if state is None:
             return dead("unknown_run", f"run {other.run_id!r} does not exist: check run_id, or start it first")
         case other:
-            return await _rule_existing(driver, batch, state, other, cause)
+            return await _rule_existing(run, batch, state, other, cause)
 
 
-async def _rule_existing(
-    driver: RunDriver, batch: Batch, state: State, given: ExistingRunInput, cause: Cause
-) -> Ruling:
+async def _rule_existing(run: Run, batch: Batch, state: State, given: ExistingRunInput, cause: Cause) -> Ruling:
     match given:
         case ApprovalInput() as approval:
             return _approval(batch, state, approval, cause)
         case CancelInput() as cancel:
             return _cancel(batch, state, cancel, cause)
         case ResumeInput() as resume:
-            return _resume(driver, batch, state, resume, cause)
+            return _resume(run, batch, state, resume, cause)
         case ResolveInput() as resolve:
-            return await _resolve(driver, batch, state, resolve, cause)
+            return await _resolve(run, batch, state, resolve, cause)
         case VerdictInput() as verdict:
-            return await _verdict(driver, batch, state, verdict, cause)
+            return await _verdict(run, batch, state, verdict, cause)
 
 
-async def _start(driver: RunDriver, batch: Batch, state: State | None, start: StartInput, cause: Cause) -> Ruling:
+async def _start(run: Run, batch: Batch, state: State | None, start: StartInput, cause: Cause) -> Ruling:
     if state is not None:
         if state.agent == start.agent and same(state.input, Inline(start.input)):
             return DUPLICATE
         return dead("run_exists", f"run {start.run_id!r} exists with another agent or input: an id is never used again")
-    payloads = driver.tenure.world.payloads
-    agent = driver.tenure.world.agents.get(start.agent)
-    version, first_message = UNKNOWN_VERSION, None
+    payloads = run.world.payloads
+    agent = run.world.agents.get(start.agent)
+    version: Version = UNKNOWN_VERSION
+    first_message: bytes | None = None
     if agent is not None:
         try:
-            first_message = await payloads.seal(agent.first_message(start.input))
+            first_message = agent.first_message(start.input)
             version = agent.version
         except Exception:  # noqa: BLE001 - the author's code: the version gate meets it again and interrupts the run
             version, first_message = UNKNOWN_VERSION, None
+    parts = [start.input] if first_message is None else [start.input, first_message]
+    sealed = await payloads.seal_all(parts)
     stamp = batch.stamp(cause)
     batch.add(
         RunStarted(
@@ -137,12 +130,12 @@ async def _start(driver: RunDriver, batch: Batch, state: State | None, start: St
             at=stamp.at,
             cause=cause,
             agent=start.agent,
-            input=await payloads.seal(start.input),
+            input=sealed[0],
             version=version,
-            first_message=first_message,
+            first_message=None if first_message is None else sealed[1],
         )
     )
-    driver.admitted = first_message is not None
+    run.admitted = first_message is not None
     return CAUSED
 
 
@@ -179,37 +172,37 @@ def _cancel(batch: Batch, state: State, cancel: CancelInput, cause: Cause) -> Ru
     return CAUSED
 
 
-def _resume(driver: RunDriver, batch: Batch, state: State, resume: ResumeInput, cause: Cause) -> Ruling:
+def _resume(run: Run, batch: Batch, state: State, resume: ResumeInput, cause: Cause) -> Ruling:
     wait = state.operational_wait()
     if wait is None:
         return dead("not_open", f"run {state.run_id!r} is not held by an error, a version or an unknown agent")
-    agent = driver.agent
+    agent = run.agent
     if wait.reason is WaitReason.UNKNOWN_AGENT and agent is None:
         return dead("unknown_agent", f"this executor does not know agent {state.agent!r}: deploy one that does")
     if wait.reason is WaitReason.VERSION_MISMATCH and agent is not None:
-        decided = gate.verdict(agent, state, accept=resume.accept_version)
+        decided = version_gate.compare(agent, state, accept=resume.accept_version)
         if isinstance(decided, versions.Refused):
             parts = ", ".join(decided.parts)
             return dead("version_mismatch", f"still another version ({parts}): deploy the right one, or accept_version")
-    driver.admitted = False
+    run.admitted = False
     by, accept = resume.requested_by, resume.accept_version
     batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=by, accept_version=accept))
-    driver.look_again()
+    run.dangling = batch.known.has_open_request
     return CAUSED
 
 
 # --- what became of a call --------------------------------------------------------------------------------------
 
 
-async def _resolve(driver: RunDriver, batch: Batch, state: State, resolve: ResolveInput, cause: Cause) -> Ruling:
+async def _resolve(run: Run, batch: Batch, state: State, resolve: ResolveInput, cause: Cause) -> Ruling:
     call = state.call_at(resolve.step)
     if call is None or call.phase is not Phase.IN_DOUBT:
         return dead(
             "not_open", f"step {resolve.step} of run {state.run_id!r} is not indeterminate: see `runfold waits`"
         )
     if resolve.outcome == "absent":
-        return _resolve_absent(driver, batch, state, call, resolve, cause)
-    payloads = driver.tenure.world.payloads
+        return _resolve_absent(run, batch, state, call, resolve, cause)
+    payloads = run.world.payloads
     if resolve.outcome == "result":
         outcome, result = Outcome.SUCCESS, await payloads.seal(resolve.result or b"null")
     else:
@@ -222,11 +215,9 @@ async def _resolve(driver: RunDriver, batch: Batch, state: State, resolve: Resol
     return CAUSED
 
 
-def _resolve_absent(
-    driver: RunDriver, batch: Batch, state: State, call: Call, resolve: ResolveInput, cause: Cause
-) -> Ruling:
+def _resolve_absent(run: Run, batch: Batch, state: State, call: Call, resolve: ResolveInput, cause: Cause) -> Ruling:
     """Believe it only when no earlier owner can perform the request any more."""
-    tenure = driver.tenure
+    tenure = run.tenure
     left = call.timeout_ms / 1000 + tenure.world.settings.grace_s - tenure.since_claim()
     if call.epoch != tenure.epoch and left > 0:
         return Hold(left)
@@ -235,48 +226,47 @@ def _resolve_absent(
     return CAUSED
 
 
-async def _verdict(driver: RunDriver, batch: Batch, state: State, verdict: VerdictInput, cause: Cause) -> Ruling:
+async def _verdict(run: Run, batch: Batch, state: State, verdict: VerdictInput, cause: Cause) -> Ruling:
     """A verdict names its attempt; one that is late changes nothing."""
     call = state.call_at(verdict.step)
     if call is None or call.attempt != verdict.attempt or call.phase not in (Phase.REQUESTED, Phase.IN_DOUBT):
         return STALE
     if verdict.outcome == "found":
-        await _found(driver, batch, state, call, verdict, cause)
+        await _found(run, batch, state, call, verdict, cause)
         return CAUSED
-    alive = driver.tenure.world.effects.alive(EffectKey(state.run_id, call.step, call.attempt))
+    alive = run.world.effects.alive(EffectKey(state.run_id, call.step, call.attempt))
     if alive or call.phase is Phase.IN_DOUBT:
         return STALE
     if verdict.outcome == "indeterminate":
         batch.add(drafts.doubt(state, batch.stamp(cause), call, verdict.error or "nobody knows"))
         return CAUSED
-    return _absent(driver, batch, state, call, cause)
+    return _absent(run, batch, state, call, cause)
 
 
-async def _found(
-    driver: RunDriver, batch: Batch, state: State, call: Call, verdict: VerdictInput, cause: Cause
-) -> None:
-    payloads = driver.tenure.world.payloads
+async def _found(run: Run, batch: Batch, state: State, call: Call, verdict: VerdictInput, cause: Cause) -> None:
+    returned = Returned(verdict.result_outcome, verdict.result or b"null", verdict.for_model, verdict.patch)
+    sealed = await seal_returned(run.world.payloads, returned)
     batch.add(
         drafts.tool_returned(
             state,
             batch.stamp(cause),
             call,
             Source.RECONCILED,
-            verdict.result_outcome,
-            await payloads.seal(verdict.result or b"null"),
-            for_model=None if verdict.for_model is None else await payloads.seal(verdict.for_model),
-            patch=None if verdict.patch is None else await payloads.seal(verdict.patch),
+            returned.outcome,
+            sealed.result,
+            for_model=sealed.for_model,
+            patch=sealed.patch,
         )
     )
 
 
-def _absent(driver: RunDriver, batch: Batch, state: State, call: Call, cause: Cause) -> Ruling:
+def _absent(run: Run, batch: Batch, state: State, call: Call, cause: Cause) -> Ruling:
     """It never happened: execute it now, unless this code may not drive the run, or it was lost too often."""
     stamp = batch.stamp(cause)
     if state.cancel_reason is not None:
         text = inline_json("the run was cancelled; a lookup says that the call did not happen")
         batch.add(drafts.tool_returned(state, stamp, call, Source.RECONCILED, Outcome.FAILED, text))
-    elif not driver.admitted or state.operational_wait() is not None or call.arguments is None or call.recovery is None:
+    elif not run.admitted or state.operational_wait() is not None or call.arguments is None or call.recovery is None:
         return STALE
     elif call.absents + 1 >= MAX_LOST_ATTEMPTS:
         detail = {"error": f"step {call.step} was lost {MAX_LOST_ATTEMPTS} times before it happened", "step": call.step}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from runfold.core.policy import GRACE_S, MODEL_TIMEOUT_S
+from runfold.ports.log import MAX_RECORD
 from runfold.ports.topics import Topics
 
 
@@ -30,7 +31,7 @@ class ExecutorSettings:
     grace_s: float = GRACE_S
     model_timeout_s: float = MODEL_TIMEOUT_S
     inline_limit: int = 65_536
-    max_record: int = 990_000
+    max_record: int = MAX_RECORD
     evict_every_s: float = 1.0
     max_busy_runs: int = 20_000
     max_stale: int = 5

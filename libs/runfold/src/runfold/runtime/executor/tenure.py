@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from runfold.codec import log as log_codec
 from runfold.core.drafts import Stamp
@@ -25,9 +22,6 @@ from runfold.runtime.executor.settings import ExecutorSettings
 from runfold.runtime.executor.writer import EpochOver, EpochWriter
 from runfold.runtime.payloads import Payloads
 from runfold.runtime.restore import Loaded, Replay
-
-if TYPE_CHECKING:
-    from runfold.runtime.executor.driver import RunDriver
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +52,6 @@ class Tenure:
             never performed.
         positions: Inputs settled by acknowledged records.
         draining: Start nothing new; outcomes are still appended.
-        drivers: The runs in memory, by id.
     """
 
     world: World
@@ -67,11 +60,7 @@ class Tenure:
     claimed_at: float
     own_epochs: frozenset[int]
     positions: Positions
-    group: asyncio.TaskGroup
-    make_driver: Callable[[Tenure, str, Loaded | None], RunDriver]
     draining: bool = False
-    drivers: dict[str, RunDriver] = field(default_factory=dict)
-    tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     @property
     def epoch(self) -> int:
@@ -117,15 +106,6 @@ class Tenure:
         self.positions.settle(record.cause.topic, record.cause.offset)
         self.world.metrics.input_settled(record.outcome)
 
-    def driver(self, run_id: str, loaded: Loaded | None = None) -> RunDriver:
-        """The run's driver; made, with its task, if the run is not in memory."""
-        driver = self.drivers.get(run_id)
-        if driver is None:
-            driver = self.make_driver(self, run_id, loaded)
-            self.drivers[run_id] = driver
-            self.tasks[run_id] = self.group.create_task(driver.run(), name=f"run {run_id}")
-        return driver
-
     async def load(self, stored: StoredRun) -> Loaded:
         """Decode a run that is not in memory.
 
@@ -140,13 +120,3 @@ class Tenure:
             self.writer.end(reason)
             raise EpochOver(reason)
         return loaded
-
-    def evict(self, run_id: str) -> None:
-        """Take a run at rest out of memory."""
-        self.drivers.pop(run_id)
-        self.tasks.pop(run_id).cancel()
-
-    @property
-    def drained(self) -> bool:
-        """Whether nothing of this partition runs any more and every known outcome is appended."""
-        return self.world.effects.running(self.partition) == 0 and all(d.quiet for d in self.drivers.values())

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from runfold.core.fence import Head, Kind
+from runfold.core.fence import HEADER, Head, Kind
 from runfold.ports.clock import Clock
 from runfold.ports.log import AppendFailed, Log, LogUnrecoverable, RecordTooLarge
 
@@ -66,7 +66,8 @@ class EpochWriter:
         Raises:
             RecordTooLarge: With the size and the limit.
         """
-        size = len(record[2]) + len(record[0] or "") + len(record[1])
+        key, head, value = record
+        size = len(key or "") + len(HEADER) + len(head) + len(value)
         if size > self._max_record:
             raise RecordTooLarge(f"a log record of {size} bytes is above the limit of {self._max_record}")
 

@@ -2,60 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from runfold.core import drafts, versions
 from runfold.core.events import VersionChanged, WaitReason
 from runfold.core.payload import Payload
 from runfold.core.state import State, Wait
 from runfold.ports.agents import RunningAgent
-
-if TYPE_CHECKING:
-    from runfold.runtime.executor.batch import Batch
-    from runfold.runtime.executor.driver import RunDriver
+from runfold.runtime.executor.batch import Batch
+from runfold.runtime.executor.run import Run
 
 _HELD_BACK = (WaitReason.UNKNOWN_AGENT, WaitReason.VERSION_MISMATCH)
 
 
-def held_back(state: State) -> bool:
+def holds_back(state: State) -> bool:
     """Whether the run waits for another version or agent: looked at again by each new owner."""
     return _version_wait(state) is not None
 
 
-def verdict(agent: RunningAgent, state: State, *, accept: bool = False) -> versions.Gate:
+def compare(agent: RunningAgent, state: State, *, accept: bool = False) -> versions.Gate:
     """Compare the run with the running code."""
     accepted = accept or state.accept_version
     return versions.gate(state.version, agent.version, agent.policy, state.used_tools, accept=accepted)
 
 
-async def admit(driver: RunDriver, batch: Batch) -> bool:
+async def admit(run: Run, batch: Batch) -> bool:
     """Let this code drive the run, or hold it back, with the events that say so.
 
     Raises:
         Exception: Whatever the author's ``first_message`` raises.
     """
-    state = batch.state
-    if state is None:
-        return False
+    state = batch.known
     wait = _version_wait(state)
     if wait is None and state.operational_wait() is not None:
         return False
-    agent = driver.agent
+    agent = run.agent
     if agent is None:
         if wait is None:
             _hold(batch, state, WaitReason.UNKNOWN_AGENT, {"agent": state.agent})
         return False
-    gate = verdict(agent, state)
-    if isinstance(gate, versions.Refused):
+    comparison = compare(agent, state)
+    if isinstance(comparison, versions.Refused):
         if wait is None:
-            parts = {part: {"old": old, "new": new} for part, (old, new) in gate.parts.items()}
+            parts = {part: {"old": old, "new": new} for part, (old, new) in comparison.parts.items()}
             _hold(batch, state, WaitReason.VERSION_MISMATCH, {"parts": parts})
         return False
     if wait is not None:
         state = batch.add(drafts.resumed(state, batch.stamp(), wait))
-    first_message = await _first_message(driver, agent, state)
-    if isinstance(gate, versions.Changed) or first_message is not None:
-        policy = gate.policy if isinstance(gate, versions.Changed) else ()
+    first_message = await _first_message(run, agent, state)
+    if isinstance(comparison, versions.Changed) or first_message is not None:
+        policy = comparison.policy if isinstance(comparison, versions.Changed) else ()
         batch.add(
             VersionChanged(
                 **drafts.envelope(state, batch.stamp()),
@@ -68,10 +62,10 @@ async def admit(driver: RunDriver, batch: Batch) -> bool:
     return True
 
 
-async def _first_message(driver: RunDriver, agent: RunningAgent, state: State) -> Payload | None:
+async def _first_message(run: Run, agent: RunningAgent, state: State) -> Payload | None:
     if state.has_first_message:
         return None
-    payloads = driver.tenure.world.payloads
+    payloads = run.world.payloads
     return await payloads.seal(agent.first_message(await payloads.read(state.input)))
 
 

@@ -1,0 +1,72 @@
+"""One run in one tenure, as everything that moves it sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from runfold.core.policy import tool_backoff
+from runfold.core.state import State
+from runfold.ports.agents import Message, RunningAgent
+from runfold.runtime.executor.batch import Batch
+from runfold.runtime.executor.effects import EffectKey, EffectOutcome
+from runfold.runtime.executor.mailbox import Action, Finished, Mailbox
+from runfold.runtime.executor.tenure import Tenure, World
+
+
+@dataclass(slots=True)
+class Run:
+    """One run.
+
+    Attributes:
+        state: Folded from everything appended or being appended; None: no such run (yet).
+        parked: Why this code cannot go on with it; its inputs wait.
+        admitted: The version gate has let this code drive the run in this tenure.
+        dangling: Requests of earlier epochs are still to be dealt with.
+        messages: The transcript's bytes as far as they were needed, in order.
+        stale_appends: How often in a row a request had to be appended again for want of freshness.
+        lookup_tries: Lookups of an attempt that did not decide it.
+        ended_effects: Effects whose outcome has been heard, and is perhaps not durable yet.
+    """
+
+    tenure: Tenure
+    run_id: str
+    state: State | None = None
+    parked: str | None = None
+    admitted: bool = False
+    dangling: bool = False
+    messages: list[Message] = field(default_factory=list)
+    stale_appends: int = 0
+    lookup_tries: dict[EffectKey, int] = field(default_factory=dict)
+    ended_effects: set[EffectKey] = field(default_factory=set)
+    mailbox: Mailbox = field(default_factory=Mailbox)
+
+    @property
+    def world(self) -> World:
+        """The ports, and what was built on them."""
+        return self.tenure.world
+
+    @property
+    def agent(self) -> RunningAgent | None:
+        """The running code's agent, if it knows it."""
+        return None if self.state is None else self.world.agents.get(self.state.agent)
+
+    def batch(self) -> Batch:
+        """Begin a batch of this run's events."""
+        return Batch(self.tenure, self.state)
+
+    def hear(self, key: EffectKey, outcome: EffectOutcome) -> None:
+        """Be told of an effect's outcome."""
+        self.ended_effects.add(key)
+        self.mailbox.finish(Finished(key, outcome))
+
+    def after(self, delay: float, action: Action) -> None:
+        """Do something with a batch, ``delay`` seconds from now."""
+        self.mailbox.after(delay, action)
+
+    def after_backoff(self, retries: int, action: Action) -> None:
+        """Do something after a tool's back-off."""
+        self.after(tool_backoff(retries, self.world.chance.jitter()), action)
+
+
+def look_again(_: Batch) -> None:
+    """Add nothing: what is decidable is looked at after every action anyway."""
