@@ -9,6 +9,7 @@ import pytest
 
 from runfold.cli import main
 from runfold.cli.app import settings_first
+from runfold.service.variables import VARIABLES
 
 PLACES = {
     "RUNFOLD_POSTGRES_DSN": "postgresql://someone:hunter2@127.0.0.1:1/nowhere",
@@ -62,6 +63,17 @@ def test_wrong_usage_is_2_and_names_what_is_wrong(
     shown = capsys.readouterr()
     assert said in shown.err
     assert not shown.out
+
+
+def test_every_variable_is_an_option_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also the variables of services, which `list` does not use; it then tries to do its work."""
+    values = {"--kafka-config": os.devnull, "--partitions": "3", "--replication-factor": "1", "--app": "a:b"} | {
+        f"--{name.removeprefix('RUNFOLD_').lower().replace('_', '-')}": value for name, value in PLACES.items()
+    }
+    line = [word for variable in VARIABLES for word in (variable.option, values.get(variable.option, "1"))]
+    line[line.index("--postgres-schema") + 1] = "runfold"
+    assert main(["list", *line]) == 3, capsys.readouterr().err
+    assert main([*line, "list"]) == 3, capsys.readouterr().err
 
 
 def test_bad_json_names_the_position(capsys: pytest.CaptureFixture[str]) -> None:

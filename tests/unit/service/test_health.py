@@ -34,7 +34,7 @@ async def test_ready_only_once_every_need_is_met() -> None:
     is_taken_over = False
     health.check("partitions", lambda: None if is_taken_over else "being taken over")
     port = free_port()
-    async with served(port, health, lambda: b""):
+    async with served("127.0.0.1", port, health, lambda: b""):
         assert (await get(port, "/healthz"))[0] == "HTTP/1.1 200 OK"
         status, body = await get(port, "/readyz")
         assert status == "HTTP/1.1 503 Service Unavailable"
@@ -51,7 +51,7 @@ async def test_ready_only_once_every_need_is_met() -> None:
 
 async def test_metrics_are_what_the_registry_says() -> None:
     port = free_port()
-    async with served(port, Health(), lambda: b"runfold_x_total 1.0\n"):
+    async with served("127.0.0.1", port, Health(), lambda: b"runfold_x_total 1.0\n"):
         assert (await get(port, "/metrics?a=b"))[1] == b"runfold_x_total 1.0\n"
 
 
@@ -66,7 +66,7 @@ async def test_metrics_are_what_the_registry_says() -> None:
 )
 async def test_strangers_do_no_harm(request_: bytes, status: str) -> None:
     port = free_port()
-    async with served(port, Health(), lambda: b""):
+    async with served("127.0.0.1", port, Health(), lambda: b""):
         try:
             assert (await ask(port, request_))[0] == status
         except ConnectionError:
@@ -75,13 +75,13 @@ async def test_strangers_do_no_harm(request_: bytes, status: str) -> None:
 
 
 async def test_port_zero_is_off() -> None:
-    async with served(0, Health(), lambda: b"") as port:
+    async with served("127.0.0.1", 0, Health(), lambda: b"") as port:
         assert port is None
 
 
 async def test_a_port_that_is_taken_is_an_error() -> None:
     port = free_port()
-    async with served(port, Health(), lambda: b""):
+    async with served("127.0.0.1", port, Health(), lambda: b""):
         with pytest.raises(OSError, match=str(port)):
-            async with served(port, Health(), lambda: b""):
+            async with served("127.0.0.1", port, Health(), lambda: b""):
                 pass

@@ -70,16 +70,16 @@ def test_sigterm_while_a_dependency_is_away_stops_it() -> None:
         "await kit.reach('kafka', ask, ConnectionError, variable='RUNFOLD_KAFKA_BOOTSTRAP')"
     )
     with service(body) as process:
-        said = until(process, "waiting for a dependency")
+        said = until(process, "dependency_away")
         assert (said["dependency"], said["variable"]) == ("kafka", "RUNFOLD_KAFKA_BOOTSTRAP")
         process.send_signal(signal.SIGTERM)
-        until(process, "stopped before it was ready")
+        until(process, "stopped_before_ready")
         assert process.wait(10) == 0
 
 
 def test_a_wrong_installation_is_2_with_the_mend() -> None:
     with service("raise InstallationError('topics are missing: run `runfold setup`')") as process:
-        assert "run `runfold setup`" in str(until(process, "refused to start")["error"])
+        assert "run `runfold setup`" in str(until(process, "start_refused")["error"])
         assert process.wait(10) == 2
 
 
@@ -117,7 +117,7 @@ def test_a_hung_loop_ends_the_process() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == EXIT_STALLED
-    assert "has not ticked" in json.loads(done.stderr)["event"]
+    assert json.loads(done.stderr)["event"] == "event_loop_stalled"
 
 
 @pytest.mark.parametrize("option", ["--help", "-h"])

@@ -51,7 +51,7 @@ def test_defaults_are_those_of_the_contract() -> None:
     assert (found.kafka_bootstrap, found.topic_prefix, found.partitions) == ("127.0.0.1:9092", "runfold.", 12)
     assert (found.postgres_schema, found.replication_factor, found.app) == ("runfold", None, None)
     compactor = load(CompactorSettings)
-    assert (compactor.snapshot_every, compactor.metrics_port) == (50, 0)
+    assert (compactor.snapshot_every, compactor.metrics_host, compactor.metrics_port) == (50, "127.0.0.1", 0)
 
 
 def test_an_option_stands_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,12 +81,14 @@ def test_a_variable_of_another_service_is_no_error(monkeypatch: pytest.MonkeyPat
         ("RUNFOLD_TOPIC_PREFIX", "run fold", "'run fold': must be 1 to 150 characters"),
         ("RUNFOLD_POSTGRES_SCHEMA", "a;drop", "'a;drop': must be a lower-case Postgres identifier"),
         ("RUNFOLD_BLOB_URL", "http://x", "'http://x': must be s3://bucket[/prefix] or file:///folder"),
+        ("RUNFOLD_METRICS_HOST", "every where", "'every where': must be an address or a host name"),
         ("RUNFOLD_KAFKA_CONFIG", "/nowhere/at/all", "'/nowhere/at/all': cannot be read: No such file or directory"),
     ],
 )
 def test_a_bad_value_is_named(monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str) -> None:
     monkeypatch.setenv(variable, value)
-    assert refused().startswith(f"{variable}: {said}")
+    kind = CompactorSettings if "METRICS" in variable else ClientSettings
+    assert refused(kind).startswith(f"{variable}: {said}")
 
 
 def test_everything_that_is_wrong_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +122,13 @@ def test_settings_cannot_be_changed_after_reading(tmp_path: Path) -> None:
 def test_a_service_has_an_option_for_each_of_its_variables() -> None:
     given = parse("runfold-x", "", CompactorSettings.model_fields, ["--kafka-bootstrap", "k:1", "--snapshot-every=3"])
     assert given == {"kafka_bootstrap": "k:1", "snapshot_every": "3"}
+
+
+def test_an_option_of_another_command_is_accepted_and_ignored() -> None:
+    """One set of options serves every command, as one environment does."""
+    line = [word for variable in VARIABLES for word in (variable.option, "x")]
+    given = parse("runfold-x", "", CompactorSettings.model_fields, line)
+    assert set(given) == set(CompactorSettings.model_fields)
 
 
 def test_an_unknown_option_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,5 @@
 """The command ``runfold-reconciler``: every wire of the service."""
 
-import asyncio
 import sys
 from contextlib import AsyncExitStack
 
@@ -9,11 +8,8 @@ from runfold.adapters.system import SystemClock
 from runfold.ports.topics import Topics
 from runfold.runtime.reconciler.reconciler import Reconciler
 from runfold.runtime.reconciler.settings import ReconcilerSettings
-from runfold.sdk.app import App
-from runfold.sdk.errors import AppNotFound, DefinitionError
-from runfold.sdk.loading import load_app
 from runfold.service import wiring
-from runfold.service.errors import InstallationError
+from runfold.service.app import app_of
 from runfold.service.main import Kit, Service
 from runfold.service.metrics import ReconcilerCounters
 from runfold.service.reach import kafka_config
@@ -22,7 +18,7 @@ from runfold.service.settings import AppSettings
 
 async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
-    app = await asyncio.to_thread(_app, settings.app)  # an import may take longer than the loop may stand still
+    app = await app_of(settings.app)
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
         await wiring.wait_for_kafka(settings, kit)
@@ -42,14 +38,6 @@ async def serve(settings: AppSettings, kit: Kit) -> None:
         )
         kit.log.info("reconciling", app=settings.app, revision=agents.revision)
         await kit.until_stopped(reconciler.run(), reconciler.close)
-
-
-def _app(reference: str) -> App:
-    try:
-        return load_app(reference)
-    except (AppNotFound, DefinitionError) as error:
-        message = f"RUNFOLD_APP: {error}"
-        raise InstallationError(message) from error
 
 
 SERVICE = Service(

@@ -1,6 +1,5 @@
 """The command ``runfold-step-executor``: every wire of the service."""
 
-import asyncio
 import sys
 from contextlib import AsyncExitStack
 
@@ -12,11 +11,8 @@ from runfold.adapters.kafka.publisher import KafkaPublisher
 from runfold.adapters.system import SystemChance, SystemClock
 from runfold.ports.topics import Topics
 from runfold.runtime.executor import Executor, ExecutorSettings
-from runfold.sdk.app import App
-from runfold.sdk.errors import AppNotFound, DefinitionError
-from runfold.sdk.loading import load_app
 from runfold.service import wiring
-from runfold.service.errors import InstallationError
+from runfold.service.app import app_of
 from runfold.service.main import Kit, Service
 from runfold.service.metrics import ExecutorCounters
 from runfold.service.reach import kafka_config
@@ -25,7 +21,7 @@ from runfold.service.settings import StepExecutorSettings
 
 async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
-    app = await asyncio.to_thread(_app, settings.app)  # an import may take longer than the loop may stand still
+    app = await app_of(settings.app)
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
         await wiring.wait_for_kafka(settings, kit)
@@ -58,14 +54,6 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
         membership = KafkaMembership(config, topics.group("step-executor"), topics.requests, times)
         kit.log.info("executing", app=settings.app, revision=agents.revision)
         await kit.until_stopped(executor.run(membership), membership.leave)
-
-
-def _app(reference: str) -> App:
-    try:
-        return load_app(reference)
-    except (AppNotFound, DefinitionError) as error:
-        message = f"RUNFOLD_APP: {error}"
-        raise InstallationError(message) from error
 
 
 SERVICE = Service(

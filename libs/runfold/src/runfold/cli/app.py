@@ -52,8 +52,12 @@ def settings(  # noqa: PLR0913 - one per variable of the contract
     blob_url: Annotated[str | None, _setting("blob_url")] = None,
     app_name: Annotated[str | None, _setting("app")] = None,
     revision: Annotated[str | None, _setting("revision")] = None,
+    snapshot_every: Annotated[str | None, _setting("snapshot_every")] = None,
+    inline_limit: Annotated[str | None, _setting("inline_limit")] = None,
+    metrics_host: Annotated[str | None, _setting("metrics_host")] = None,
+    metrics_port: Annotated[str | None, _setting("metrics_port")] = None,
 ) -> None:
-    """Keep the settings that were given, for the command that follows."""
+    """Keep the settings that were given, for the command that follows; one that it does not use is ignored."""
     given = {
         "kafka_bootstrap": kafka_bootstrap,
         "kafka_config": kafka_config,
@@ -65,6 +69,10 @@ def settings(  # noqa: PLR0913 - one per variable of the contract
         "blob_url": blob_url,
         "app": app_name,
         "revision": revision,
+        "snapshot_every": snapshot_every,
+        "inline_limit": inline_limit,
+        "metrics_host": metrics_host,
+        "metrics_port": metrics_port,
     }
     ctx.obj = {field: value for field, value in given.items() if value is not None}
 

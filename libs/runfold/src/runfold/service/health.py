@@ -1,7 +1,7 @@
 """Health: /healthz, /readyz and /metrics, answered by the service's own event loop.
 
-A loop that hangs answers nothing, which is what a prober has to see. Loopback only: what is served here is for the
-machine's own prober and scraper.
+A loop that hangs answers nothing, which is what a prober has to see. Whoever can reach the address may ask, without a
+password: loopback by default, another one where a container's prober or scraper is outside.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-HOST = "127.0.0.1"
 _READ_S = 5.0
 _REASONS = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
@@ -48,16 +47,16 @@ class Health:
 
 
 @asynccontextmanager
-async def served(port: int, health: Health, metrics: Callable[[], bytes]) -> AsyncIterator[int | None]:
-    """Serve while the body runs; gives the port, or None where ``port`` is 0 (off).
+async def served(host: str, port: int, health: Health, metrics: Callable[[], bytes]) -> AsyncIterator[int | None]:
+    """Serve on ``host`` while the body runs; gives the port, or None where ``port`` is 0 (off).
 
     Raises:
-        OSError: The port cannot be had.
+        OSError: The address or the port cannot be had.
     """
     if port == 0:
         yield None
         return
-    server = await asyncio.start_server(_Answers(health, metrics).handle, HOST, port)
+    server = await asyncio.start_server(_Answers(health, metrics).handle, host, port)
     async with server:
         yield port
 

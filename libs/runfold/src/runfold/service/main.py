@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 import uvloop
@@ -56,6 +56,7 @@ class Kit:
         self.health = health_
         self.metrics = metrics
         self.stop = asyncio.Event()
+        self._bound: asyncio.Timeout | None = None
         self.log: structlog.typing.FilteringBoundLogger = structlog.get_logger("runfold.service")
 
     async def reach(
@@ -83,7 +84,7 @@ class Kit:
             except unreachable as error:
                 self.health.lacks(name, str(error))
                 self.log.warning(
-                    "waiting for a dependency", dependency=name, variable=variable, error=str(error), retry_s=RETRY_S
+                    "dependency_away", dependency=name, variable=variable, error=str(error), retry_s=RETRY_S
                 )
                 await self._pause(RETRY_S)
             else:
@@ -91,20 +92,44 @@ class Kit:
                 return found
         raise Stopped
 
-    async def until_stopped(self, work: Awaitable[None], leave: Callable[[], Awaitable[None]]) -> None:
-        """Run the engine; when the service is told to stop, ask it to ``leave`` and wait until it has."""
-        running = asyncio.ensure_future(work)
-        stopped = asyncio.create_task(self.stop.wait())
-        try:
+    async def until_stopped(self, work: Coroutine[Any, Any, None], leave: Callable[[], Awaitable[None]]) -> None:
+        """Run the engine; when the service is told to stop, ask it to ``leave`` and wait until it has.
+
+        Raises:
+            ExceptionGroup: What either of the two raised.
+        """
+        async with asyncio.TaskGroup() as group:
+            running = group.create_task(work, name="engine")
+            stopped = group.create_task(self.stop.wait(), name="stop")
             await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
                 await leave()
-            await running
-        finally:
             stopped.cancel()
-            if not running.done():
-                running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
+
+    async def bounded(self, serving: Awaitable[None]) -> None:
+        """Run the service; once it was told to stop it has ``STOP_S`` seconds to end.
+
+        Raises:
+            StopTimeout: It has not.
+        """
+        try:
+            async with asyncio.timeout(None) as self._bound:
+                await serving
+        except TimeoutError:
+            if self._bound is None or not self._bound.expired():
+                raise
+            raise StopTimeout from None
+        finally:
+            self._bound = None
+
+    def tell_to_stop(self) -> None:
+        """What SIGTERM and SIGINT do; saying it again changes nothing."""
+        if self.stop.is_set():
+            return
+        self.stop.set()
+        if self._bound is not None:
+            self.log.info("stopping")
+            self._bound.reschedule(asyncio.get_running_loop().time() + STOP_S)
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -157,12 +182,12 @@ class Service(Generic[S]):
         _stop_on_signals(kit)
         kit.log.info("starting", settings=settings.model_dump(mode="json", exclude={"postgres_dsn"}))
         try:
-            async with Watchdog(), _served(settings.metrics_port, kit):
-                await _bounded(self._serve(settings, kit), kit)
+            async with Watchdog(), _served(settings, kit):
+                await kit.bounded(self._serve(settings, kit))
         except Stopped:
-            kit.log.info("stopped before it was ready")
+            kit.log.info("stopped_before_ready")
         except InstallationError as error:
-            kit.log.error("refused to start", error=str(error))  # noqa: TRY400 - the message is the whole story
+            kit.log.error("start_refused", error=str(error))  # noqa: TRY400 - the message is the whole story
             return REFUSED
         except Exception as error:  # the last resort of a process: say why, and exit so that it is started again
             kit.log.exception("failed", error=_told(error))
@@ -175,16 +200,20 @@ class Service(Generic[S]):
 def _stop_on_signals(kit: Kit) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, kit.stop.set)
+        loop.add_signal_handler(number, kit.tell_to_stop)
 
 
 @asynccontextmanager
-async def _served(port: int, kit: Kit) -> AsyncIterator[None]:
+async def _served(settings: ServiceSettings, kit: Kit) -> AsyncIterator[None]:
+    host, port = settings.metrics_host, settings.metrics_port
     async with AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(health.served(port, kit.health, kit.metrics.exposition))
+            await stack.enter_async_context(health.served(host, port, kit.health, kit.metrics.exposition))
         except OSError as error:
-            message = f"RUNFOLD_METRICS_PORT: port {port} cannot be had: {error.strerror}; choose another one"
+            message = (
+                f"RUNFOLD_METRICS_HOST, RUNFOLD_METRICS_PORT: {host} port {port} cannot be had: {error.strerror}; "
+                "choose another one"
+            )
             raise InstallationError(message) from error
         yield
 
@@ -194,22 +223,3 @@ def _told(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         return "; ".join(_told(member) for member in error.exceptions)
     return str(error) or type(error).__name__
-
-
-async def _bounded(serving: Awaitable[None], kit: Kit) -> None:
-    """Run the service, and give it ``STOP_S`` seconds to end once it was told to stop."""
-    running = asyncio.ensure_future(serving)
-    stopped = asyncio.create_task(kit.stop.wait())
-    try:
-        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
-            kit.log.info("stopping")
-            await asyncio.wait({running}, timeout=STOP_S)
-            if not running.done():
-                raise StopTimeout
-        await running
-    finally:
-        stopped.cancel()
-        if not running.done():
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)

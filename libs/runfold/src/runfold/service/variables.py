@@ -49,7 +49,8 @@ VARIABLES = (
     Variable("revision", "found", "code revision; unset: the git commit, else a hash of the app's modules"),
     Variable("snapshot_every", "50", "events of one run between two snapshots"),
     Variable("inline_limit", "65536", "bytes above which a payload goes to the object store"),
-    Variable("metrics_port", "0", "port of /metrics, /healthz and /readyz on loopback; 0: off"),
+    Variable("metrics_host", "127.0.0.1", "address that /metrics, /healthz and /readyz are served on"),
+    Variable("metrics_port", "0", "port of /metrics, /healthz and /readyz; 0: off"),
 )
 BY_FIELD = {variable.field: variable for variable in VARIABLES}
 NAMES = frozenset(variable.name for variable in VARIABLES)

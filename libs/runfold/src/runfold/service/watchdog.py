@@ -53,11 +53,11 @@ class Watchdog:
         self._beat_s = beat_s
         self._ticks = 0
         self._over = threading.Event()
-        self._ticker: asyncio.Task[None] | None = None
+        self._next: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._watch, name="runfold-watchdog", daemon=True)
 
     async def __aenter__(self) -> Self:
-        self._ticker = asyncio.create_task(self._tick())
+        self._tick()
         self._thread.start()
         return self
 
@@ -65,14 +65,12 @@ class Watchdog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
-        if self._ticker is not None:
-            self._ticker.cancel()
-            await asyncio.gather(self._ticker, return_exceptions=True)
+        if self._next is not None:
+            self._next.cancel()
 
-    async def _tick(self) -> None:
-        while True:
-            self._ticks += 1
-            await asyncio.sleep(self._beat_s / 2)
+    def _tick(self) -> None:
+        self._ticks += 1
+        self._next = asyncio.get_running_loop().call_later(self._beat_s / 2, self._tick)
 
     def _watch(self) -> None:
         stall = Stall(self._allowed)
@@ -84,6 +82,6 @@ class Watchdog:
 
 def _exit(stalled_s: float) -> None:
     # Written by hand: the stalled thread may hold the lock of the logging module.
-    said = {"level": "critical", "event": "the event loop has not ticked: exiting", "stalled_s": stalled_s}
+    said = {"level": "critical", "event": "event_loop_stalled", "exit_code": EXIT_STALLED, "stalled_s": stalled_s}
     os.write(2, json.dumps(said).encode() + b"\n")
     os._exit(EXIT_STALLED)

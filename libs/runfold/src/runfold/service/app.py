@@ -1,0 +1,26 @@
+"""Loading the author's app for a service: what is wrong with it is the operator's to mend.
+
+Apart from what all services share, since only an app brings pydantic-ai in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from runfold.sdk.app import App
+from runfold.sdk.errors import AppNotFound, DefinitionError
+from runfold.sdk.loading import load_app
+from runfold.service.errors import InstallationError
+
+
+async def app_of(reference: str) -> App:
+    """Import ``module:attribute``, in a thread: an import may take longer than the loop may stand still.
+
+    Raises:
+        InstallationError: There is no such app, or it declares something wrong.
+    """
+    try:
+        return await asyncio.to_thread(load_app, reference)
+    except (AppNotFound, DefinitionError) as error:
+        message = f"RUNFOLD_APP: {error}"
+        raise InstallationError(message) from error
