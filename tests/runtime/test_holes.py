@@ -20,13 +20,9 @@ from runfold.ports.store import Commit, PartitionRow, StoredRun
 from runfold.runtime.executor import ExecutorSettings
 from runfold.testing import ScriptedModel
 from tests.runtime import system as system_module
+from tests.runtime.apps import done, one_tool_app
 from tests.runtime.system import TOPICS, System
-from tests.runtime.test_interleavings import one_tool_app
 from tests.runtime.virtual import run_virtual
-
-
-async def _done(_: ToolContext[None]) -> str:
-    return "done"
 
 
 def few_busy_runs(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
@@ -40,7 +36,7 @@ def test_inputs_for_runs_that_do_not_exist_leave_nothing_in_memory(monkeypatch: 
 
     async def main() -> None:
         async with System.running(partitions=1) as system:
-            process = await system.start_executor(one_tool_app(Recovery.KEYED, _done))
+            process = await system.start_executor(one_tool_app(Recovery.KEYED, done))
             for number in range(20):
                 await system.approve(f"typo-{number}", 2)
             await asyncio.sleep(30)
@@ -180,7 +176,7 @@ def test_a_run_that_no_snapshot_and_no_log_can_bring_back_is_parked_and_said() -
     """Its driver must not end in silence."""
 
     async def main() -> None:
-        app = one_tool_app(Recovery.KEYED, _done, needs_approval=True)
+        app = one_tool_app(Recovery.KEYED, done, needs_approval=True)
         async with System.running(partitions=1) as system:
             process = await system.start_executor(app)
             await system.start("r1", "a")
@@ -256,5 +252,18 @@ def test_runs_that_wait_for_verdicts_do_not_close_the_intake(monkeypatch: pytest
             system.start_reconciler(app)
             for number in range(4):
                 await system.ended(f"r{number}")
+
+    run_virtual(main())
+
+
+def test_an_input_and_the_message_made_of_it_fit_one_record_together() -> None:
+    """A high inline limit: two payloads below it must not make a record that nobody can append."""
+
+    async def main() -> None:
+        app = App([Agent("a", model=ScriptedModel(["done"]), instructions="")])
+        async with System.running(partitions=1, inline_limit=900_000) as system:
+            await system.start_executor(app)
+            await system.start("r1", "a", "x" * 600_000)
+            assert (await system.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())

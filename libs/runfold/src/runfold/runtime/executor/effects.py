@@ -59,7 +59,9 @@ class Crashed:
     error: str
 
 
-EffectOutcome = Answered | ModelFailure | Sealed | Unknown | NotThere | NotStarted | Crashed
+ModelOutcome = Answered | ModelFailure | NotStarted | Crashed
+ToolOutcome = Sealed | Unknown | NotThere | NotStarted | Crashed
+EffectOutcome = ModelOutcome | ToolOutcome
 Listener = Callable[[EffectKey, EffectOutcome], None]
 
 

@@ -6,11 +6,19 @@ from runfold.core import drafts
 from runfold.core.events import ModelCallFailed, ModelResponded, Outcome, Recovery, Source, Why
 from runfold.core.payload import Inline, inline_json
 from runfold.core.policy import LOOKUP_TRIES, MODEL_ATTEMPTS, lookup_backoff, model_backoff
-from runfold.core.state import Call, Phase, State
+from runfold.core.state import Call, ModelCall, Phase, State
 from runfold.ports.agents import ModelFailure, NotStarted, NotThere, Unknown
 from runfold.runtime.executor import launch
 from runfold.runtime.executor.batch import Batch
-from runfold.runtime.executor.effects import Answered, Crashed, EffectKey, EffectOutcome, Sealed
+from runfold.runtime.executor.effects import (
+    Answered,
+    Crashed,
+    EffectKey,
+    EffectOutcome,
+    ModelOutcome,
+    Sealed,
+    ToolOutcome,
+)
 from runfold.runtime.executor.mailbox import Action
 from runfold.runtime.executor.run import Run
 
@@ -26,19 +34,18 @@ def take(run: Run, batch: Batch, key: EffectKey, outcome: EffectOutcome) -> None
     if state is None or not state.is_open(key.step, key.attempt):
         return
     call = state.call_at(key.step)
-    if call is None:
-        _model(run, batch, state, outcome)
-    else:
+    if call is not None and isinstance(outcome, ToolOutcome):
         _tool(run, batch, state, call, key, outcome)
+    elif call is None and state.model_call is not None and isinstance(outcome, ModelOutcome):
+        _model(run, batch, state, state.model_call, outcome)
+    else:
+        raise TypeError(f"step {key.step} cannot end with {type(outcome).__name__}")
 
 
 # --- model calls ------------------------------------------------------------------------------------------------
 
 
-def _model(run: Run, batch: Batch, state: State, outcome: EffectOutcome) -> None:
-    call = state.model_call
-    if call is None:
-        return
+def _model(run: Run, batch: Batch, state: State, call: ModelCall, outcome: ModelOutcome) -> None:
     match outcome:
         case Answered():
             run.stale_appends = 0
@@ -57,19 +64,15 @@ def _model(run: Run, batch: Batch, state: State, outcome: EffectOutcome) -> None
                 )
             )
         case ModelFailure():
-            _model_failed(run, batch, state, outcome)
+            model_failed(run, batch, state, call, outcome)
         case Crashed(error):
-            _model_failed(run, batch, state, ModelFailure(error, retryable=False))
+            model_failed(run, batch, state, call, ModelFailure(error, retryable=False))
         case NotStarted():
             again_for_freshness(run)
-        case _:
-            _model_failed(run, batch, state, ModelFailure(repr(outcome), retryable=False))
 
 
-def _model_failed(run: Run, batch: Batch, state: State, failure: ModelFailure) -> None:
-    call = state.model_call
-    if call is None:
-        return
+def model_failed(run: Run, batch: Batch, state: State, call: ModelCall, failure: ModelFailure) -> None:
+    """Record that there is no completion, and when the model is asked again, if it is."""
     retry_at = None
     if failure.retryable and call.failures + 1 < MODEL_ATTEMPTS and state.cancel_reason is None:
         world = run.world
@@ -89,7 +92,7 @@ def _model_failed(run: Run, batch: Batch, state: State, failure: ModelFailure) -
 # --- tool calls -------------------------------------------------------------------------------------------------
 
 
-def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outcome: EffectOutcome) -> None:
+def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outcome: ToolOutcome) -> None:
     match outcome:
         case Sealed():
             run.stale_appends = 0
@@ -113,15 +116,13 @@ def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outc
             return
         case NotThere():
             _absent(run, batch, state, call)
-        case Unknown() if key.lookup:
-            _undecided(run, batch, state, call, key, outcome.error)
+        case Unknown(error) | Crashed(error) if key.lookup:
+            _undecided(run, batch, state, call, key, error)
         case Unknown():
             _unknown(run, batch, state, call, outcome)
         case Crashed(error):
             # Our own code failed around the author's: whether the effect happened is as unknown as after a crash.
             _unknown(run, batch, state, call, Unknown(error))
-        case _:
-            batch.add(drafts.doubt(state, batch.stamp(), call, repr(outcome)))
 
 
 def _unknown(run: Run, batch: Batch, state: State, call: Call, outcome: Unknown) -> None:
@@ -234,7 +235,7 @@ def _stale_again(run: Run, batch: Batch) -> None:
         if state.cancel_reason is None:
             request_model_again(run, batch, state, Why.STALE)
         else:
-            _model_failed(run, batch, state, ModelFailure(_CANCELLED, retryable=False))
+            model_failed(run, batch, state, model, ModelFailure(_CANCELLED, retryable=False))
     for call in state.open_calls():
         if effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
             continue

@@ -7,9 +7,10 @@ earlier epoch of this process that became no effect was never performed. Of ever
 from __future__ import annotations
 
 from runfold.core import drafts
-from runfold.core.events import ModelCallFailed, Recovery, WaitReason, Why
+from runfold.core.events import Recovery, WaitReason, Why
 from runfold.core.policy import MAX_LOST_ATTEMPTS, lost_too_often
 from runfold.core.state import Call, ModelCall, Phase, State
+from runfold.ports.agents import ModelFailure
 from runfold.runtime.executor import outcomes
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey
@@ -43,9 +44,8 @@ def _recover_model(run: Run, batch: Batch, state: State, call: ModelCall) -> Non
     if tenure.world.effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
         return
     if state.cancel_reason is not None:
-        fields = drafts.envelope(state, batch.stamp())
         error = "the run was cancelled, and the process that had asked is gone"
-        batch.add(ModelCallFailed(**fields, step=call.step, attempt=call.attempt, error=error, retry_at=None))
+        outcomes.model_failed(run, batch, state, call, ModelFailure(error, retryable=False))
     elif call.epoch in tenure.own_epochs:
         outcomes.request_model_again(run, batch, state, Why.STALE)
     elif lost_too_often(call):
