@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from runfold import Agent, App, Recovery, ToolContext, tool
+from runfold.codec import inputs as codec_inputs
 from runfold.core.events import RunEvent, ToolCallRequested, ToolReturned, Why
+from runfold.core.payload import Inline
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from tests.runtime.system import Book, System
+from tests.runtime.system import TOPICS, Book, System
 from tests.runtime.virtual import run_virtual
 
 
@@ -97,10 +99,14 @@ def test_a_rejected_call_is_told_to_the_model_without_a_request() -> None:
             await system.start_executor(_app([("publish", {"body": "b"}), "sorry"], publish))
             await system.start("r1", "a")
             await system.waiting("r1", "awaiting_approval")
-            await system.approve("r1", 2, "rejected")
-            await system.ended("r1")
+            value = codec_inputs.encode_approval("r1", "r1:2", "rejected", "dana", "too early")
+            await system.send(TOPICS.approvals, "r1", value)
+            state = await system.ended("r1")
             returned = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
             assert [(e.step, e.source, e.is_error) for e in returned] == [(3, "denied", True)]
+            told = state.transcript[-2].payload
+            assert isinstance(told, Inline)
+            assert b"too early" in told.data
 
     run_virtual(main())
 

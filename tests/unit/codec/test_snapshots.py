@@ -72,6 +72,7 @@ def full_state() -> State:
         step=18,
         approval_id="run-8c1:17",
         sequential=True,
+        remark="not now",
         arguments=BLOB,
         recovery=Recovery.LOOKUP,
         timeout_ms=10_000,

@@ -113,6 +113,7 @@ class Call:
         attempt: The last attempt requested, 0 before the first; ``epoch``: of that request.
         retries, lost, absents: Attempts by why: ``retry``; ``takeover`` (the one before was lost to a crash);
             ``absent``.
+        remark: What the person said who refused it.
         entry, patch: The result for the transcript and the state changes, held until the turn closes.
     """
 
@@ -131,6 +132,7 @@ class Call:
     absents: int = 0
     entry: Entry | None = None
     patch: Payload | None = None
+    remark: str | None = None
 
     def count(self, why: Why) -> None:
         """Count one more attempt by its reason."""

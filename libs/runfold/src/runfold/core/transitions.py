@@ -289,6 +289,7 @@ def _resumed(state: State, event: Resumed) -> None:
             call = _call_by_id(state, event, wait.tool_call_id or "")
             _need(event.decision in ("approved", "rejected"), event, "has decision {!r}", event.decision)
             call.phase = Phase.APPROVED if event.decision == "approved" else Phase.REJECTED
+            call.remark = event.comment if call.phase is Phase.REJECTED else None
             state.used_approvals[event.wait_id] = (event.decision or "", event.by or "")
         case WaitReason.INDETERMINATE:
             doubted = state.call_at(wait.step)

@@ -71,8 +71,8 @@ def _call_model(run: Run, batch: Batch, state: State, agent: RunningAgent, why: 
 
 
 def _deny(batch: Batch, state: State, call: Call) -> None:
-    decision, by = state.used_approvals.get(call.approval_id or "", ("rejected", ""))
-    text = inline_json({"denied": _DENIED, "decision": decision})
+    _, by = state.used_approvals.get(call.approval_id or "", ("rejected", ""))
+    text = inline_json(f"{_DENIED} They said: {call.remark}" if call.remark else _DENIED)
     batch.add(
         drafts.tool_returned(state, batch.stamp(), call, Source.DENIED, Outcome.DENIED, text, resolved_by=by or None)
     )
