@@ -33,7 +33,7 @@ CONTRACT = {
     "model_call_failed": "step error attempt retry_at",
     "tool_call_requested": "step tool arguments idempotency_key tool_call_id attempt why recovery timeout_ms "
     "approval_id",
-    "tool_returned": "step tool_call_id result is_error attempt source",
+    "tool_returned": "step tool_call_id result is_error attempt source resolved_by",
     "state_patched": "step key value",
     "interrupted": "step wait_id reason detail",
     "resumed": "step wait_id reason approved_by decision comment",
@@ -41,7 +41,7 @@ CONTRACT = {
     "cancel_requested": "reason requested_by",
     "run_completed": "output",
     "run_failed": "error",
-    "run_cancelled": "open_keys",
+    "run_cancelled": "reason open_keys",
 }
 EVENTS: dict[str, Any] = {
     type_name(type(record)): record for record in examples() if isinstance(record, get_args(e.Event))
@@ -74,6 +74,12 @@ def test_another_wait_shows_its_own_detail_and_who_closed_it() -> None:
     assert view(opened)["detail"] == {"error": "x"}
     closed = dataclasses.replace(EVENTS["resumed"], reason=e.WaitReason.ERROR, by="ops")
     assert {"wait_id", "reason", "resumed_by"} == view(closed).keys() - set(f"{SHARED} step".split())
+
+
+def test_who_settled_a_call_in_doubt_is_named_and_how() -> None:
+    assert view(EVENTS["tool_returned"])["resolved_by"] == "ops"
+    absent = dataclasses.replace(EVENTS["resumed"], reason=e.WaitReason.INDETERMINATE, by="ops", decision="absent")
+    assert {"resumed_by": "ops", "decision": "absent"}.items() <= view(absent).items()
 
 
 def test_a_cause_without_an_id_of_its_own_has_the_default_one() -> None:

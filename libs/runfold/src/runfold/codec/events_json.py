@@ -205,6 +205,7 @@ def _tool_returned(event: ToolReturned, value_of: ValueOf) -> dict[str, Any]:
         "is_error": event.is_error,
         "attempt": event.attempt,
         "source": event.source.value,
+        "resolved_by": event.resolved_by,
     }
 
 
@@ -220,6 +221,8 @@ def _resumed(event: Resumed, _: ValueOf) -> dict[str, Any]:
     shared = {"wait_id": event.wait_id, "reason": event.reason.value}
     if event.reason is WaitReason.AWAITING_APPROVAL:
         return {**shared, "approved_by": event.by, "decision": event.decision, "comment": event.comment}
+    if event.reason is WaitReason.INDETERMINATE:
+        return {**shared, "resumed_by": event.by, "decision": event.decision}
     return {**shared, "resumed_by": event.by}
 
 
@@ -245,7 +248,7 @@ def _run_failed(event: RunFailed, _: ValueOf) -> dict[str, Any]:
 
 
 def _run_cancelled(event: RunCancelled, _: ValueOf) -> dict[str, Any]:
-    return {"open_keys": list(event.open_keys)}
+    return {"reason": event.reason, "open_keys": list(event.open_keys)}
 
 
 _FIELDS: dict[type, Callable[[Any, ValueOf], dict[str, Any]]] = {
