@@ -298,6 +298,13 @@ async def test_leaving_with_a_hanging_lookup_ends_in_bounded_time(world: World, 
     assert world.publisher.verdicts.empty()
 
 
+async def test_a_store_that_does_not_answer_is_not_waited_for_when_leaving(world: World) -> None:
+    """A pool goes on trying for half a minute."""
+    world.store.hanging = asyncio.Event()
+    async with asyncio.timeout(10), world.reconciling():
+        await world.store.hanging.wait()
+
+
 def test_a_lease_must_outlast_its_lookup() -> None:
     """Otherwise two would ask at once."""
     with pytest.raises(ValueError, match=r"lease_s \(10\) must be longer than lookup_timeout_s \(30\)"):

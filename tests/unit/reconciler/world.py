@@ -58,9 +58,13 @@ class TellingStore(MemoryStore):
         super().__init__(database)
         self.postponed: asyncio.Queue[tuple[str, float, int]] = asyncio.Queue()
         self.refused: asyncio.Queue[None] = asyncio.Queue()
+        self.hanging: asyncio.Event | None = None
 
     async def lease_due(self, holder: str, limit: int, grace_s: float, lease_s: float) -> list[DueCall]:
-        """Lease; tell when that could not be done."""
+        """Lease; tell when that could not be done; while ``hanging``, no answer comes, and that is told."""
+        if self.hanging is not None:
+            self.hanging.set()
+            await asyncio.Event().wait()
         try:
             return await super().lease_due(holder, limit, grace_s, lease_s)
         except StoreUnavailable:

@@ -47,6 +47,7 @@ class Reconciler:
         self._questions = Questions(store, blobs, agents)
         self._at_work = 0
         self._stopping = asyncio.Event()
+        self._leasing: asyncio.Timeout | None = None
         self._ended = asyncio.Event()
         self._ended.set()
 
@@ -69,6 +70,8 @@ class Reconciler:
         What is unfinished is looked at again when its lease is over, by whoever is there.
         """
         self._stopping.set()
+        if self._leasing is not None:
+            self._leasing.reschedule(asyncio.get_running_loop().time())
         try:
             async with asyncio.timeout(self._settings.drain_s):
                 await self._ended.wait()
@@ -76,16 +79,25 @@ class Reconciler:
             _log.warning("reconciler_drain_over", lookups=self._at_work)
 
     async def _lease(self) -> list[DueCall]:
-        """Lease no more than can be asked about at once: a lease must not run out in a queue."""
+        """Lease no more than can be asked about at once: a lease must not run out in a queue.
+
+        ``close`` ends it: a store that is away is not waited for. What was leased all the same runs out.
+        """
         free = self._settings.concurrency - self._at_work
         if free <= 0:
             return []
         settings = self._settings
         try:
-            return await self._store.lease_due(settings.holder, free, settings.grace_s, settings.lease_s)
+            async with asyncio.timeout(None) as self._leasing:
+                return await self._store.lease_due(settings.holder, free, settings.grace_s, settings.lease_s)
         except StoreUnavailable as error:
             self._away("store", error)
-            return []
+        except TimeoutError:
+            if not self._stopping.is_set():
+                raise
+        finally:
+            self._leasing = None
+        return []
 
     async def _handle(self, due: DueCall) -> None:
         """Deal with one call; whatever goes wrong with it stays with it, and its lease runs out."""
