@@ -11,16 +11,25 @@ from confluent_kafka.admin import AdminClient
 
 from runfold.adapters.kafka.admin import setup_topics
 from runfold.adapters.kafka.config import KafkaConfig, MemberSettings
+from runfold.adapters.kafka.dead import KafkaDeadLetters
 from runfold.adapters.kafka.inputs import KafkaInputs
 from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.kafka.membership import KafkaMembership
 from runfold.adapters.kafka.publisher import KafkaPublisher
-from runfold.adapters.memory import MemoryBroker, MemoryInputs, MemoryLog, MemoryMembership, MemoryPublisher
-from runfold.adapters.topics import TopicNames
+from runfold.adapters.memory import (
+    MemoryBroker,
+    MemoryDeadLetters,
+    MemoryInputs,
+    MemoryLog,
+    MemoryMembership,
+    MemoryPublisher,
+)
+from runfold.ports.dead import DeadLetters
 from runfold.ports.inputs import Inputs
 from runfold.ports.log import AppendFailed, Log
 from runfold.ports.membership import Membership
 from runfold.ports.publisher import Publisher
+from runfold.ports.topics import Topics
 
 PARTITIONS = 4
 
@@ -28,7 +37,7 @@ PARTITIONS = 4
 class World(Protocol):
     """A Kafka with Runfold's topics, empty at first; each client is that of a "process" of its own."""
 
-    topics: TopicNames
+    topics: Topics
 
     async def log(self) -> Log:
         """Make a writer and reader of the log."""
@@ -40,6 +49,10 @@ class World(Protocol):
 
     async def publisher(self) -> Publisher:
         """Make a publisher."""
+        ...
+
+    def dead(self) -> DeadLetters:
+        """Make a reader of the dead topic."""
         ...
 
     def member(self) -> Membership:
@@ -74,6 +87,10 @@ class MemoryWorld:
         """Make a publisher."""
         return MemoryPublisher(self._broker)
 
+    def dead(self) -> DeadLetters:
+        """Make a reader of the dead topic."""
+        return MemoryDeadLetters(self._broker)
+
     def member(self) -> Membership:
         """Make a member of the one group."""
         return MemoryMembership(self._broker, "executors", self.topics.requests)
@@ -91,7 +108,7 @@ class KafkaWorld:
 
     def __init__(self, bootstrap: str, prefix: str) -> None:
         self.config = KafkaConfig(bootstrap)
-        self.topics = TopicNames(prefix)
+        self.topics = Topics(prefix)
         self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     async def setup(self) -> None:
@@ -117,6 +134,10 @@ class KafkaWorld:
         self._closing.append(publisher.close)
         await publisher.start(self.topics.requests)
         return publisher
+
+    def dead(self) -> DeadLetters:
+        """Make a reader of the dead topic."""
+        return KafkaDeadLetters(self.config, self.topics.dead, PARTITIONS)
 
     def member(self) -> Membership:
         """Make a member of the one group."""

@@ -12,7 +12,7 @@ from runfold.adapters.kafka.errors import KafkaUnavailable
 from runfold.adapters.kafka.inputs import KafkaInputs
 from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.kafka.producer import AckedProducer
-from runfold.adapters.topics import TopicNames
+from runfold.ports.topics import Topics
 from tests.contract.worlds import Acks, KafkaWorld
 
 pytestmark = pytest.mark.integration
@@ -49,7 +49,7 @@ async def test_a_cold_start_says_when_no_broker_answers(topic_prefix: str) -> No
         producer = AckedProducer(config, 1000)
         with pytest.raises(KafkaUnavailable, match="does not answer"):
             await producer.start("x", timeout=1.0)
-        log = KafkaLog(config, TopicNames(topic_prefix))
+        log = KafkaLog(config, Topics(topic_prefix))
         log._offsets._timeout = 1.0
         with pytest.raises(KafkaUnavailable):
             await log.bounds(0)
@@ -61,7 +61,7 @@ async def test_closing_reports_what_is_in_flight_as_unknown(topic_prefix: str) -
     """A process that ends does not wait for ever for a broker that is away."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        log = KafkaLog(KafkaConfig(f"127.0.0.1:{unused.getsockname()[1]}"), TopicNames(topic_prefix))
+        log = KafkaLog(KafkaConfig(f"127.0.0.1:{unused.getsockname()[1]}"), Topics(topic_prefix))
         acks = Acks()
         for _ in range(3):
             log.append(0, "run-1", b"", b"x", acks)

@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from runfold.adapters.kafka.admin import TopicProblem, check_topics, setup_topics
 from runfold.adapters.kafka.config import KafkaConfig
-from runfold.adapters.topics import TopicNames
+from runfold.ports.topics import Topics
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +45,7 @@ async def test_setup_makes_the_six_topics_once_even_when_run_twice_at_once(
     config: KafkaConfig, topic_prefix: str
 ) -> None:
     """Each topic is made by one of them, and a third run makes none."""
-    topics = TopicNames(topic_prefix)
+    topics = Topics(topic_prefix)
     made = await asyncio.gather(*(setup_topics(config, topics, 3, None) for _ in range(2)))
     assert sorted(made[0] + made[1]) == sorted(topics.all)
     assert await setup_topics(config, topics, 3, 1) == []
@@ -54,7 +54,7 @@ async def test_setup_makes_the_six_topics_once_even_when_run_twice_at_once(
 
 async def test_check_names_what_is_missing(config: KafkaConfig, topic_prefix: str) -> None:
     """With the command that mends it."""
-    topics = TopicNames(topic_prefix)
+    topics = Topics(topic_prefix)
     assert await check_topics(config, topics, 3) == [
         f"{topic} does not exist: run `runfold setup`" for topic in topics.all
     ]
@@ -64,7 +64,7 @@ async def test_another_partition_count_is_refused_before_anything_is_made(
     config: KafkaConfig, topic_prefix: str
 ) -> None:
     """Keys would move."""
-    topics = TopicNames(topic_prefix)
+    topics = Topics(topic_prefix)
     admin = AdminClient(config.admin())
     await asyncio.wrap_future(admin.create_topics([NewTopic(topics.log, num_partitions=2)])[topics.log])
     with pytest.raises(TopicProblem, match="2 partitions, 3 are configured"):
@@ -75,7 +75,7 @@ async def test_another_partition_count_is_refused_before_anything_is_made(
 
 async def test_settings_that_would_lose_data_are_refused_all_at_once(config: KafkaConfig, topic_prefix: str) -> None:
     """Each is named with its topic, its value and its mend."""
-    topics = TopicNames(topic_prefix)
+    topics = Topics(topic_prefix)
     await setup_topics(config, topics, 3, None)
     await alter(config, topics.log, "retention.ms", "604800000")
     await alter(config, topics.dead, "retention.bytes", "1000000")

@@ -18,12 +18,12 @@ from runfold.adapters.kafka.publisher import KafkaPublisher
 from runfold.adapters.memory.blobs import MemoryBlobs
 from runfold.adapters.postgres import PostgresStore, migrate, open_store
 from runfold.adapters.system import SystemChance, SystemClock
-from runfold.adapters.topics import TopicNames
 from runfold.codec import log as log_codec
 from runfold.core.events import Cause, InputSettled, LogRecordBody, PartitionClaimed, Settlement
 from runfold.core.fence import HEADER
 from runfold.core.state import Status
 from runfold.ports.log import LogUnrecoverable
+from runfold.ports.topics import Topics
 from runfold.runtime.compactor import Compactor, CompactorSettings
 from runfold.runtime.restore import restore
 from tests.unit.core.building import Run, started
@@ -34,9 +34,9 @@ PARTITIONS = 2
 
 
 @pytest.fixture
-def topics(kafka_bootstrap: str, topic_prefix: str) -> Iterator[TopicNames]:
+def topics(kafka_bootstrap: str, topic_prefix: str) -> Iterator[Topics]:
     """Make the topics of one test."""
-    names = TopicNames(topic_prefix)
+    names = Topics(topic_prefix)
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     for made in admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in names.all]).values():
         made.result()
@@ -57,7 +57,7 @@ async def store(postgres_dsn: str, postgres_schema: str) -> AsyncIterator[Postgr
 class _Writer:
     """Writes a log by hand; a plain client, as an executor's producer is one."""
 
-    def __init__(self, bootstrap: str, topics: TopicNames) -> None:
+    def __init__(self, bootstrap: str, topics: Topics) -> None:
         self._producer = Producer({"bootstrap.servers": bootstrap})
         self._topics = topics
 
@@ -77,7 +77,7 @@ class _Writer:
 
 
 @asynccontextmanager
-async def _compacting(bootstrap: str, topics: TopicNames, store: PostgresStore) -> AsyncIterator[Compactor]:
+async def _compacting(bootstrap: str, topics: Topics, store: PostgresStore) -> AsyncIterator[Compactor]:
     """Run one process's compactor until the block ends, then let it leave its group."""
     config = KafkaConfig.load(bootstrap, None)
     log, inputs, publisher = KafkaLog(config, topics), KafkaInputs(config, topics), KafkaPublisher(config)
@@ -111,7 +111,7 @@ async def _applied(store: PostgresStore, partition: int, offset: int) -> None:
 
 
 async def test_a_group_compacts_every_partition_and_goes_on_after_a_restart(
-    kafka_bootstrap: str, topics: TopicNames, store: PostgresStore
+    kafka_bootstrap: str, topics: Topics, store: PostgresStore
 ) -> None:
     writer = _Writer(kafka_bootstrap, topics)
     claim = PartitionClaimed(owner="o", revision="r", nonce="n", at=1)
@@ -160,7 +160,7 @@ async def test_a_group_compacts_every_partition_and_goes_on_after_a_restart(
         await log.close()
 
 
-async def _only_notification(bootstrap: str, topics: TopicNames) -> bytes | None:
+async def _only_notification(bootstrap: str, topics: Topics) -> bytes | None:
     inputs = KafkaInputs(KafkaConfig.load(bootstrap, None), topics)
     try:
         for partition in range(PARTITIONS):

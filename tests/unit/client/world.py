@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from runfold.adapters.memory import LoopClock, MemoryBlobs, MemoryBroker, MemoryLog, MemoryPublisher
+from runfold.adapters.memory import (
+    LoopClock,
+    MemoryBlobs,
+    MemoryBroker,
+    MemoryDeadLetters,
+    MemoryLog,
+    MemoryPublisher,
+)
 from runfold.adapters.memory.store import MemoryDatabase, MemoryStore
 from runfold.client import Client
 from runfold.codec.log import encode, key_of
@@ -35,14 +40,6 @@ RUN = "run-8c1"
 VERSION = Version(revision="r1", prompt_hash="p1", tools_hash="t1", model="test:m")
 
 
-class NoDead:
-    """A dead topic without records."""
-
-    async def read(self) -> list[dict[str, Any]]:
-        """Give nothing."""
-        return []
-
-
 class World:
     """One installation in memory."""
 
@@ -57,7 +54,7 @@ class World:
             publisher=MemoryPublisher(self.broker),
             queries=self.store,
             blobs=self.blobs,
-            dead=NoDead(),
+            dead=MemoryDeadLetters(self.broker),
             topics=self.topics,
             partitions=PARTITIONS,
         )

@@ -1,4 +1,4 @@
-"""How large a record of ours may be; the names of the six topics are those of ``ports.topics``."""
+"""How large a record of ours may be."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from runfold.ports.log import MAX_RECORD, RecordTooLarge
-from runfold.ports.topics import Topics
 
 # Kafka counts a record's own overhead too (about 70 bytes and what headers cost): the topics' limit is 1,048,588.
 MAX_LOG_RECORD: Final = MAX_RECORD
 # A forwarded or dead input is the original bytes, up to the limit of the input topics, plus headers of ours.
 MAX_COPY_RECORD: Final = 1_250_000
-
-
-TopicNames = Topics
 
 
 def check_size(

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Any
 
 from runfold.client import views
-from runfold.client.dead import DeadLetters
+from runfold.client.dead import view
 from runfold.client.errors import NoSuchEventError, RunCancelledError, RunFailedError, RunNotFoundError
 from runfold.client.inputs import Sender, Submitted
 from runfold.client.reader import LoggedEvent, RunReader, Settled
@@ -17,6 +17,7 @@ from runfold.core.events import RunCancelled, RunCompleted, RunFailed
 from runfold.core.state import State, Status
 from runfold.core.transitions import fold
 from runfold.ports.blobs import Blobs
+from runfold.ports.dead import DeadLetters
 from runfold.ports.log import Log
 from runfold.ports.publisher import Publisher
 from runfold.ports.store import Queries
@@ -197,8 +198,8 @@ class Client:
         return [await views.wait_row(row, self._payloads) for row in await self._queries.waits(run_id)]
 
     async def dead(self) -> JsonList:
-        """Give the inputs that could not be accepted, oldest first in each partition."""
-        return await self._dead.read()
+        """Give the inputs that could not be accepted, oldest first."""
+        return [view(record) for record in await self._dead.read()]
 
     async def _json(self, logged: LoggedEvent) -> Json:
         return await views.event(logged, self._payloads)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from runfold.adapters.kafka.config import KafkaConfig
+from runfold.adapters.kafka.dead import KafkaDeadLetters
 from runfold.adapters.kafka.log import KafkaLog
-from runfold.adapters.kafka.publisher import KafkaPublisher
+from runfold.adapters.kafka.prompt import PromptPublisher
+from runfold.adapters.postgres.lazy import LazyQueries
 from runfold.client.client import Client
-from runfold.client.dead_kafka import KafkaDeadLetters
-from runfold.client.postgres import LazyQueries
-from runfold.ports.publisher import Published, PublishFailed
 from runfold.ports.topics import Topics
-from runfold.service.reach import blobs_of, kafka_config
+from runfold.service.reach import blobs_of, kafka_config, reach_postgres
 from runfold.service.settings import ClientSettings, load
 
-_ACK_S = 30.0
+_CONNECTIONS = 2
+_ANSWER_S = 15.0
 
 
 @asynccontextmanager
@@ -31,7 +29,7 @@ async def connected(settings: ClientSettings | None = None) -> AsyncIterator[Cli
         stack.push_async_callback(log.close)
         publisher = PromptPublisher(config)
         stack.push_async_callback(publisher.close)
-        queries = LazyQueries(settings)
+        queries = LazyQueries(lambda: reach_postgres(settings, max_size=_CONNECTIONS, timeout_s=_ANSWER_S))
         stack.push_async_callback(queries.close)
         blobs = blobs_of(settings)
         stack.push_async_callback(blobs.close)
@@ -44,40 +42,3 @@ async def connected(settings: ClientSettings | None = None) -> AsyncIterator[Cli
             topics=topics,
             partitions=settings.partitions,
         )
-
-
-class PromptPublisher:
-    """A ``Publisher`` for people: a producer waits for Kafka without limit, a person does not."""
-
-    def __init__(self, config: KafkaConfig) -> None:
-        self._inner = KafkaPublisher(config)
-        self._started = False
-
-    async def publish(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        headers: tuple[tuple[str, bytes], ...] = (),
-        partition: int | None = None,
-    ) -> Published:
-        """Produce one record.
-
-        Raises:
-            KafkaUnavailable: Nothing was produced: no broker answers.
-            PublishFailed: See there; also when no acknowledgement has come in time.
-        """
-        if not self._started:
-            await self._inner.start(topic)
-            self._started = True
-        try:
-            async with asyncio.timeout(_ACK_S):
-                return await self._inner.publish(topic, key, value, headers=headers, partition=partition)
-        except TimeoutError:
-            message = f"{topic}: no acknowledgement within {_ACK_S:g} s; the record may still arrive"
-            raise PublishFailed(message) from None
-
-    async def close(self) -> None:
-        """Let go."""
-        await self._inner.close()

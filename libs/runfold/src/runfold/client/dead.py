@@ -1,20 +1,12 @@
-"""The dead topic, read for people."""
+"""A record of the dead topic, shown to people and programs."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from runfold.codec.events_json import timestamp
 from runfold.codec.strict_json import BadJson, loads
 from runfold.ports.inputs import InputRecord
-
-
-class DeadLetters(Protocol):
-    """What stands in the dead topic."""
-
-    async def read(self) -> list[dict[str, Any]]:
-        """Give all of it, as ``view`` shows one."""
-        ...
 
 
 def view(record: InputRecord) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 from runfold.adapters.kafka.clients import Heard, make_admin
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, kafka_error
-from runfold.adapters.topics import MAX_COPY_RECORD, TopicNames
+from runfold.adapters.topics import MAX_COPY_RECORD
+from runfold.ports.topics import Topics
 
 _DAY_MS: Final = 86_400_000
 _UNLIMITED: Final = -1
@@ -60,7 +61,7 @@ _INPUT: Final = _Plan(30 * _DAY_MS, 7 * _DAY_MS)
 _FOR_EVER: Final = _Plan(_UNLIMITED, _UNLIMITED)
 
 
-def _plans(topics: TopicNames) -> dict[str, _Plan]:
+def _plans(topics: Topics) -> dict[str, _Plan]:
     return {
         topics.requests: _INPUT,
         topics.approvals: _INPUT,
@@ -72,7 +73,7 @@ def _plans(topics: TopicNames) -> dict[str, _Plan]:
 
 
 async def setup_topics(
-    config: KafkaConfig, topics: TopicNames, partitions: int, replication_factor: int | None
+    config: KafkaConfig, topics: Topics, partitions: int, replication_factor: int | None
 ) -> list[str]:
     """Make the topics that are missing, check the others; safe to run twice, and twice at once.
 
@@ -93,7 +94,7 @@ async def setup_topics(
     return await asyncio.to_thread(_Topics(config, topics, partitions).setup, replication_factor)
 
 
-async def check_topics(config: KafkaConfig, topics: TopicNames, partitions: int) -> list[str]:
+async def check_topics(config: KafkaConfig, topics: Topics, partitions: int) -> list[str]:
     """Give what is wrong with the topics, each with its mend; [] if all is well.
 
     Raises:
@@ -105,7 +106,7 @@ async def check_topics(config: KafkaConfig, topics: TopicNames, partitions: int)
 class _Topics:
     """The topics as the brokers have them. Blocking: used in a thread."""
 
-    def __init__(self, config: KafkaConfig, topics: TopicNames, partitions: int) -> None:
+    def __init__(self, config: KafkaConfig, topics: Topics, partitions: int) -> None:
         self._heard = Heard()
         self._admin: AdminClient = make_admin(config.admin(), self._heard)
         self._plans = _plans(topics)

@@ -12,9 +12,9 @@ from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.messages import header_pairs, number
 from runfold.adapters.kafka.offsets import Offsets
 from runfold.adapters.kafka.streams import OffsetGone, Stream, Streams
-from runfold.adapters.topics import TopicNames
 from runfold.ports.inputs import InputRecord
 from runfold.ports.log import LogUnrecoverable
+from runfold.ports.topics import Topics
 
 
 class KafkaInputs:
@@ -25,7 +25,7 @@ class KafkaInputs:
         topics: Which topics.
     """
 
-    def __init__(self, config: KafkaConfig, topics: TopicNames) -> None:
+    def __init__(self, config: KafkaConfig, topics: Topics) -> None:
         self._topics = topics.inputs
         self._offsets = Offsets(config)
         self._readers = Streams(config, _record, "runfold-kafka-inputs")

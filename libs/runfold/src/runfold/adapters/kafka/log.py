@@ -12,7 +12,7 @@ from runfold.adapters.kafka.messages import header_pairs, number
 from runfold.adapters.kafka.offsets import Offsets
 from runfold.adapters.kafka.producer import AckedProducer, Delivery, NotProduced
 from runfold.adapters.kafka.streams import OffsetGone, Stream, Streams
-from runfold.adapters.topics import MAX_LOG_RECORD, TopicNames, check_size
+from runfold.adapters.topics import MAX_LOG_RECORD, check_size
 from runfold.core.fence import HEADER
 from runfold.ports.log import (
     AppendFailed,
@@ -24,6 +24,7 @@ from runfold.ports.log import (
     OnAck,
     RecordTooLarge,
 )
+from runfold.ports.topics import Topics
 
 
 class KafkaLog:
@@ -34,7 +35,7 @@ class KafkaLog:
         topics: Which topics.
     """
 
-    def __init__(self, config: KafkaConfig, topics: TopicNames) -> None:
+    def __init__(self, config: KafkaConfig, topics: Topics) -> None:
         self._topic = topics.log
         self._producer = AckedProducer(config, MAX_LOG_RECORD)
         self._offsets = Offsets(config)

@@ -6,6 +6,7 @@ Purely asyncio: no threads, no clock but the event loop's, so the whole can run 
 from runfold.adapters.memory.blobs import MemoryBlobs
 from runfold.adapters.memory.broker import MemoryBroker, Stored
 from runfold.adapters.memory.clock import LoopClock, SeededChance
+from runfold.adapters.memory.dead import MemoryDeadLetters
 from runfold.adapters.memory.inputs import MemoryInputs
 from runfold.adapters.memory.log import MemoryLog
 from runfold.adapters.memory.membership import MemoryGroup, MemoryMembership
@@ -15,6 +16,7 @@ __all__ = [
     "LoopClock",
     "MemoryBlobs",
     "MemoryBroker",
+    "MemoryDeadLetters",
     "MemoryGroup",
     "MemoryInputs",
     "MemoryLog",

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runfold.adapters.memory.clock import LoopClock
-from runfold.adapters.topics import TopicNames
 from runfold.ports.clock import Clock
+from runfold.ports.topics import Topics
 
 if TYPE_CHECKING:
     from runfold.adapters.memory.membership import MemoryGroup
@@ -57,7 +57,7 @@ class MemoryBroker:
 
     def __init__(self, partitions: int, topic_prefix: str = "runfold.", clock: Clock | None = None) -> None:
         self.partitions = partitions
-        self.topics = TopicNames(topic_prefix)
+        self.topics = Topics(topic_prefix)
         self.cluster_id = "memory"
         self.groups: dict[str, MemoryGroup] = {}
         self._clock = clock or LoopClock()

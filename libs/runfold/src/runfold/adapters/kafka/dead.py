@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, cast
+from typing import cast
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from runfold.adapters.kafka.clients import Heard, make_consumer
 from runfold.adapters.kafka.config import KafkaConfig
 from runfold.adapters.kafka.errors import KafkaReadFailed, KafkaUnavailable, kafka_error
-from runfold.client.dead import view
 from runfold.ports.inputs import InputRecord
 
 _ANSWER_S = 10.0
+_AGAIN_S = 0.1
+_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _BATCH = 500
 _FETCH_WAIT_MS = 100
 
 
 class KafkaDeadLetters:
-    """Reads the dead topic in a thread, with a consumer of its own that belongs to no group.
+    """The port ``DeadLetters``: read in a thread, with a consumer of its own that belongs to no group.
 
     Args:
         config: How to reach Kafka.
@@ -33,7 +34,7 @@ class KafkaDeadLetters:
         self._topic = topic
         self._partitions = partitions
 
-    async def read(self) -> list[dict[str, Any]]:
+    async def read(self) -> list[InputRecord]:
         """Give every record, oldest first.
 
         Raises:
@@ -41,7 +42,7 @@ class KafkaDeadLetters:
             KafkaReadFailed: The topic does not exist, or may not be read.
         """
         records = await asyncio.to_thread(self._read)
-        return [view(record) for record in sorted(records, key=lambda record: record.timestamp_ms)]
+        return sorted(records, key=lambda record: record.timestamp_ms)
 
     def _read(self) -> list[InputRecord]:
         heard = Heard()
@@ -51,23 +52,33 @@ class KafkaDeadLetters:
         except KafkaException as error:
             reason = kafka_error(error)
             message = f"{self._topic}: {reason.str()}"
-            raise (KafkaUnavailable if reason.code() < 0 else KafkaReadFailed)(message) from error
+            is_away = reason.code() < 0 or reason.code() in _ELECTING
+            raise (KafkaUnavailable if is_away else KafkaReadFailed)(message) from error
         finally:
             consumer.close()
 
     def _bounds(self, consumer: Consumer) -> dict[int, tuple[int, int]]:
         """Partition -> offsets of the first record and behind the last one; only those that hold any."""
-        bounds = {}
-        for partition in range(self._partitions):
-            place = TopicPartition(self._topic, partition)
-            # None at a time-out, which the stubs do not know.
-            found = cast("tuple[int, int] | None", consumer.get_watermark_offsets(place, timeout=_ANSWER_S))
+        deadline = time.monotonic() + _ANSWER_S
+        found = {partition: self._watermarks(consumer, partition, deadline) for partition in range(self._partitions)}
+        return {partition: (start, end) for partition, (start, end) in found.items() if start < end}
+
+    def _watermarks(self, consumer: Consumer, partition: int, deadline: float) -> tuple[int, int]:
+        """Ask again while a leader is being elected: the client does not do it itself."""
+        place = TopicPartition(self._topic, partition)
+        while True:
+            try:
+                # None at a time-out, which the stubs do not know.
+                found = cast("tuple[int, int] | None", consumer.get_watermark_offsets(place, timeout=_ANSWER_S))
+            except KafkaException as error:
+                if kafka_error(error).code() not in _ELECTING or time.monotonic() > deadline:
+                    raise
+                time.sleep(_AGAIN_S)
+                continue
             if found is None:
                 message = f"{self._topic}[{partition}] did not tell its bounds"
                 raise KafkaUnavailable(message)
-            if found[0] < found[1]:
-                bounds[partition] = found
-        return bounds
+            return found
 
     def _drain(self, consumer: Consumer, bounds: dict[int, tuple[int, int]], heard: Heard) -> list[InputRecord]:
         consumer.assign([TopicPartition(self._topic, partition, start) for partition, (start, _) in bounds.items()])

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from runfold.adapters.postgres import PostgresStore
+from runfold.adapters.postgres.store import PostgresStore
 from runfold.ports.store import PartitionRow, RunRow, StoredRun, WaitRow
-from runfold.service.reach import reach_postgres
-from runfold.service.settings import Installation
-
-_CONNECTIONS = 2
-_TIMEOUT_S = 15.0
 
 
 class LazyQueries:
-    """The port ``Queries``; every method may raise ``StoreUnavailable`` or ``InstallationError``."""
+    """The port ``Queries``, on a store that the first question opens; a failed opening is tried again by the next.
 
-    def __init__(self, settings: Installation) -> None:
-        self._settings = settings
+    Args:
+        opening: Opens the store; what it raises is raised by every method.
+    """
+
+    def __init__(self, opening: Callable[[], Awaitable[PostgresStore]]) -> None:
+        self._open = opening
         self._opening = asyncio.Lock()
         self._opened: PostgresStore | None = None
 
@@ -55,5 +54,5 @@ class LazyQueries:
     async def _store(self) -> PostgresStore:
         async with self._opening:
             if self._opened is None:
-                self._opened = await reach_postgres(self._settings, max_size=_CONNECTIONS, timeout_s=_TIMEOUT_S)
+                self._opened = await self._open()
             return self._opened
