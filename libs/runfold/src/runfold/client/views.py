@@ -86,7 +86,6 @@ async def run_summary(row: RunRow, payloads: Payloads) -> Json:
 
 async def folded_summary(state: State, partition: int, payloads: Payloads) -> Json:
     """Show a run that was folded from the log, as ``run_summary`` shows a row."""
-    unpriced_only = state.cost_nano_usd == 0 and state.unpriced_calls > 0
     return {
         "run_id": state.run_id,
         "agent": state.agent,
@@ -94,7 +93,7 @@ async def folded_summary(state: State, partition: int, payloads: Payloads) -> Js
         "step": state.last_step,
         "seq": state.seq,
         "usage": dict(state.usage),
-        "cost_usd": None if unpriced_only else cost_usd(state.cost_nano_usd),
+        "cost_usd": cost_usd(state.known_cost),
         "unpriced_calls": state.unpriced_calls,
         "unaccounted_calls": state.unaccounted_calls,
         "output": await payloads.json(state.output),

@@ -212,6 +212,11 @@ class State:
         """Whether the transcript has begun: false only while the agent has never been known."""
         return bool(self.transcript)
 
+    @property
+    def known_cost(self) -> int | None:
+        """What the priced calls cost together, nano-dollars; None where only calls without a price were made."""
+        return None if self.cost_nano_usd == 0 and self.unpriced_calls > 0 else self.cost_nano_usd
+
     def call_at(self, step: int) -> Call | None:
         """Find the call of the open turn that holds ``step``, if any."""
         return next((call for call in self.turn if call.step == step), None)

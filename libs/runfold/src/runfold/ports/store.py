@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from runfold.core.events import Recovery, Version, WaitReason
 from runfold.core.payload import Payload
@@ -62,6 +62,21 @@ class PartitionRow:
     replay_from: int
     replay_epoch: int
     positions: Positions
+
+    @classmethod
+    def empty(cls, partition: int, cluster_id: str, topic_id: str) -> Self:
+        """Say that nothing of a partition is stored yet: its log has to be read from its first record on."""
+        return cls(
+            partition=partition,
+            version=0,
+            cluster_id=cluster_id,
+            topic_id=topic_id,
+            applied=0,
+            epoch=-1,
+            replay_from=0,
+            replay_epoch=-1,
+            positions=Positions(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

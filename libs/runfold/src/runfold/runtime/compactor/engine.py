@@ -20,6 +20,10 @@ class Compactor:
     """An ``AssignmentListener`` of the compactors' own group, whose topic is the log.
 
     Two compactors of one partition do no harm: the store lets one of them commit, the other starts again.
+
+    It owns its partitions' tasks from ``assigned`` on: each is awaited, and cancelled if it is late, by ``revoked``,
+    ``lost`` or ``close``, whichever comes first, even when that is itself cancelled. A task raises nothing: what fails
+    is logged and tried again, or shown in its status.
     """
 
     def __init__(  # noqa: PLR0913 - one per port
@@ -79,10 +83,12 @@ class Compactor:
         ending = [self._running.pop(partition) for partition in partitions if partition in self._running]
         if not ending:
             return
-        for compactor, _ in ending:
-            compactor.stop()
-        _, late = await asyncio.wait([task for _, task in ending], timeout=patience_s)
-        for task in late:
-            task.cancel()
-        if late:
-            await asyncio.wait(late)
+        tasks = [task for _, task in ending]
+        try:
+            for compactor, _ in ending:
+                compactor.stop()
+            await asyncio.wait(tasks, timeout=patience_s)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)

@@ -7,7 +7,6 @@ import asyncio
 import structlog
 
 from runfold.core.policy import backoff
-from runfold.core.positions import Positions
 from runfold.ports.blobs import BlobsUnavailable
 from runfold.ports.clock import Chance, Clock
 from runfold.ports.log import Log, LogFollower, LogRecord, LogUnrecoverable
@@ -102,8 +101,7 @@ class PartitionCompactor:
         row, stored = await self._store.load_partition(self._partition)
         if row is None:
             identity = await self._log.identity()
-            nothing = Positions()
-            row = PartitionRow(self._partition, 0, identity.cluster_id, identity.topic_id, 0, -1, 0, -1, nothing)
+            row = PartitionRow.empty(self._partition, identity.cluster_id, identity.topic_id)
         replay = await restore(self._partition, self._log, self._store, row, stored)
         if replay.fence.epoch != row.epoch:
             message = (

@@ -55,7 +55,7 @@ def run_row(loaded: Loaded, partition: int) -> RunRow:
         seq=state.seq,
         version=state.version,
         usage=dict(state.usage),
-        cost_nano_usd=None if state.cost_nano_usd == 0 and state.unpriced_calls else state.cost_nano_usd,
+        cost_nano_usd=state.known_cost,
         unpriced_calls=state.unpriced_calls,
         unaccounted_calls=state.unaccounted_calls,
         first_offset=first_offset,
