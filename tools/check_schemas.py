@@ -73,7 +73,7 @@ def check_pins(*, write: bool) -> Iterator[str]:
 
 def check_compatibility() -> Iterator[str]:
     """The newest version of each type reads what every version wrote; by another implementation than fastavro."""
-    checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
+    checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]  # published without annotations
     for versions in log.schemas().values():
         parsed = [(SCHEMAS / "log" / f"{schema.name}.avsc").read_text(encoding="utf-8") for schema in versions]
         for schema, source in zip(versions, parsed, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from types import FrameType
 
@@ -33,12 +34,15 @@ def _calls_of_a_turn(run: Run) -> int:
         nonlocal calls
         calls += event in ("call", "c_call")
 
+    gc.collect()
+    gc.disable()  # finalizers of other tests' objects are calls too
     before = sys.getprofile()
     sys.setprofile(count)
     try:
         _turn(run)
     finally:
         sys.setprofile(before)
+        gc.enable()
     return calls
 
 

@@ -283,7 +283,7 @@ def http(status: int, **options: Any) -> ModelHTTPError:
         (FallbackExceptionGroup("all", [http(400), http(401)]), False, None),
     ],
 )
-def test_what_a_providers_error_means(error: Exception, retryable: bool, after: float | None) -> None:  # noqa: FBT001
+def test_what_a_providers_error_means(error: Exception, retryable: bool, after: float | None) -> None:  # noqa: FBT001 - a parameter
     """Retryable or not, and after how long; the text names the type and is bounded."""
     judged = failure(error)
     assert (judged.retryable, judged.retry_after) == (retryable, after)

@@ -150,7 +150,8 @@ class Calls:
         if not timed_out:
             return Unknown(f"{type(error).__name__}: {error}")
         said = f"timed out after {call.timeout_s:g} s"
-        return Unknown(f"{said}; {_THREAD_RUNS}" if self._threads.is_running(call.idempotency_key) else said, True)  # noqa: FBT003
+        is_running = self._threads.is_running(call.idempotency_key)
+        return Unknown(f"{said}; {_THREAD_RUNS}" if is_running else said, timed_out=True)
 
 
 _THREAD_RUNS = "a thread of this call is still running in this process"

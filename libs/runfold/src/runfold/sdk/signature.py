@@ -81,7 +81,7 @@ def model_tool(function: Callable[..., Any], name: str, shape: Shape) -> ModelTo
     stand_in.__module__ = function.__module__
     stand_in.__doc__ = inspect.getdoc(function)
     stand_in.__annotations__ = {p.name: p.annotation for p in shape.parameters if p.annotation is not Parameter.empty}
-    stand_in.__signature__ = Signature(list(shape.parameters))  # type: ignore[attr-defined]
+    stand_in.__signature__ = Signature(list(shape.parameters))  # type: ignore[attr-defined]  # inspect's own hook
     try:
         return ModelTool(stand_in, takes_ctx=False, name=name)
     except (PydanticUserError, UserError, TypeError, NameError) as error:

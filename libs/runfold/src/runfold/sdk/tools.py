@@ -197,7 +197,15 @@ def tool(
             )
             raise DefinitionError(message)
         _check(name, recovery, timeout, retries, sequential=sequential, needs_approval=needs_approval)
-        spec = ToolSpec(name, recovery, max(1, round(timeout * 1000)), retries, sequential, needs_approval, False)  # noqa: FBT003
+        spec = ToolSpec(
+            name=name,
+            recovery=recovery,
+            timeout_ms=max(1, round(timeout * 1000)),
+            retries=retries,
+            sequential=sequential,
+            has_gate=needs_approval,
+            has_lookup=False,
+        )
         return Tool(function, spec, needs_approval=needs_approval)
 
     return declare

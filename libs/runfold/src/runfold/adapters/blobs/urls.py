@@ -48,10 +48,9 @@ def open_blobs(url: str) -> Blobs:
 
 def _open_s3(url: str, bucket: str, prefix: str) -> Blobs:
     try:
-        # boto3 takes 0.2 s to import, and whoever uses a folder need not have it.
-        from botocore.exceptions import BotoCoreError  # noqa: PLC0415
+        from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - 0.2 s, and who uses a folder need not have it
 
-        from runfold.adapters.blobs.s3 import S3Blobs  # noqa: PLC0415
+        from runfold.adapters.blobs.s3 import S3Blobs  # noqa: PLC0415 - the same
     except ImportError as error:
         message = f"RUNFOLD_BLOB_URL {url!r} needs boto3: pip install 'runfold[s3]'"
         raise BlobUrlError(message) from error
