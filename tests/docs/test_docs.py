@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import typer
+import yaml
 
 from runfold.cli.app import app
 from runfold.codec.input_models import MODELS
@@ -16,8 +18,15 @@ from runfold.service.metrics import Name
 from runfold.service.variables import VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), *(ROOT / "deploy").glob("*.md")]
+DOCS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("**/*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("services/*/*.md")]
 COMMANDS = typer.main.get_command(app)
+
+
+def _anchors(doc: Path) -> set[str]:
+    """Name the headings of a page as GitHub does: lower case, punctuation gone, hyphens for spaces."""
+    text = re.sub(r"```.*?```", "", doc.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings}
 
 
 def _blocks(text: str, language: str) -> list[str]:
@@ -27,9 +36,13 @@ def _blocks(text: str, language: str) -> list[str]:
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(doc: Path) -> None:
     """Files exist, and so do the headings that anchors name."""
-    for target in re.findall(r"\]\(([^)#\s]*)(?:#[^)]*)?\)", doc.read_text(encoding="utf-8")):
-        if target and "://" not in target:
-            assert (doc.parent / target).exists(), f"{doc.name} links to {target}"
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", doc.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        found = doc.parent / target if target else doc
+        assert found.exists(), f"{doc.name} links to {target}"
+        if anchor:
+            assert anchor in _anchors(found), f"{doc.name} links to {target}#{anchor}"
 
 
 @pytest.mark.parametrize("doc", DOCS, ids=lambda doc: str(doc.relative_to(ROOT)))
@@ -40,7 +53,7 @@ def test_every_runfold_command_in_a_shell_block_exists(doc: Path) -> None:
             words = line.split("#")[0].split()
             if not words or words[0] != "runfold" or len(words) < 2:
                 continue
-            command = COMMANDS.commands.get(words[1])  # type: ignore[attr-defined]
+            command = COMMANDS.commands.get(words[1])  # type: ignore[attr-defined]  # typer types a group as a command
             assert command is not None, line
             known = {option for parameter in command.params for option in parameter.opts}
             assert {word for word in words[2:] if word.startswith("--")} <= known, line
@@ -80,6 +93,49 @@ def test_every_metric_that_the_docs_name_exists() -> None:
     named = re.findall(r"`(runfold_(?:executor|compactor|reconciler)_[a-z_]+)`", text)
     assert named
     assert {name.removesuffix("_total") for name in named} <= known
+
+
+def _refusals(path: Path) -> Iterator[str]:
+    """Find the reasons for which a module refuses inputs."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case (
+                ast.Call(func=ast.Name(id="BadInput" | "dead"), args=[ast.Constant(value=str(reason)), *_])
+                | ast.Call(func=ast.Attribute(attr="BadInput" | "dead"), args=[ast.Constant(value=str(reason)), *_])
+                | ast.Assign(targets=[ast.Name(id="why")], value=ast.Tuple(elts=[ast.Constant(value=str(reason)), *_]))
+            ):
+                yield reason
+            case _:
+                continue
+
+
+def test_every_reason_for_which_an_input_is_refused_is_explained() -> None:
+    """The code, the table for operators and the schema for programs know the same reasons."""
+    library = ROOT / "libs" / "runfold" / "src" / "runfold"
+    used = {
+        reason
+        for path in [*(library / "codec").glob("*.py"), *(library / "runtime").glob("**/*.py")]
+        for reason in _refusals(path)
+    }
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    section = text.split("## Inputs that were refused\n")[1].split("\n## ")[0]
+    explained = re.findall(r"^\| `([a-z_]+)` \|", section, flags=re.MULTILINE)
+    schemas = yaml.safe_load((ROOT / "schemas" / "asyncapi.yaml").read_text(encoding="utf-8"))["components"]["schemas"]
+    assert len(explained) == len(set(explained))
+    assert set(explained) == used
+    assert set(schemas["dead_headers"]["properties"]["reason"]["enum"]) == used
+
+
+def test_every_interleaving_is_held_by_a_test_that_exists() -> None:
+    """Numbered without a gap; each row names at least one test, by file and function."""
+    text = (ROOT / "docs" / "interleavings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \|.*$", text, flags=re.MULTILINE)
+    assert [int(number) for number in rows] == list(range(1, len(rows) + 1))
+    for line in text.splitlines():
+        tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", line)
+        assert tests or not re.match(r"\| \d", line), line
+        for path, name in tests:
+            assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"
 
 
 def test_the_glossary_has_each_word_once_and_in_order() -> None:
