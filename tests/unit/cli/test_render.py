@@ -1,92 +1,27 @@
-"""What people are shown: one line an event, tables that hold what matters."""
+"""What people are shown: tables that hold what matters, and what lifts each wait."""
 
 from typing import Any
 
 import pytest
 
 from runfold.cli import render
+from runfold.cli.words import counted, hashes_cut, lifts, short, why
 
-EVENT = {"run_id": "r-1", "seq": 31, "at": "2026-01-02T03:04:05.678Z", "step": 18}
-
-
-def line(**fields: Any) -> str:
-    return render.event_line({**EVENT, **fields})
+AT = "2026-01-02T03:04:05.678Z"
+HASH = "0123456789abcdef" * 4
 
 
-def test_an_event_is_one_line_with_seq_time_step_and_what() -> None:
-    shown = line(
-        type="tool_call_requested",
-        tool="create_ticket",
-        arguments={"title": "x\ny"},
-        idempotency_key="r-1:18",
-        attempt=2,
-        why="takeover",
-    )
-    assert shown == (
-        "   31  2026-01-02 03:04:05     18  tool_call_requested   "
-        'create_ticket({"title": "x\\ny"}) · key r-1:18 · attempt 2 (takeover)'
-    )
+def wait(reason: str, **fields: Any) -> dict[str, Any]:
+    base = {"run_id": "run-8c1", "wait_id": "run-8c1:19", "reason": reason, "step": 19, "opened_at": AT}
+    return {**base, "tool": None, "arguments": None, "detail": {}, **fields}
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
-        ({"type": "run_started", "agent": "research", "input": {"q": 1}}, 'agent research · {"q": 1}'),
-        (
-            {
-                "type": "model_responded",
-                "text": None,
-                "tool_calls": [{"id": "c1", "name": "publish", "arguments": {"a": 1}}],
-                "usage": {"input_tokens": 10, "output_tokens": 5},
-                "cost_usd": None,
-            },
-            'calls publish({"a": 1}) · 10+5 tokens · unknown',
-        ),
-        (
-            {
-                "type": "interrupted",
-                "reason": "awaiting_approval",
-                "wait_id": "r-1:19",
-                "detail": {"tool": "publish", "arguments": {"a": 1}, "message": None},
-            },
-            'awaiting_approval · r-1:19 · publish({"a": 1})',
-        ),
-        (
-            {
-                "type": "resumed",
-                "reason": "awaiting_approval",
-                "wait_id": "r-1:19",
-                "approved_by": "dana",
-                "decision": "approved",
-                "comment": None,
-            },
-            "awaiting_approval · r-1:19 · approved · by dana",
-        ),
-        (
-            {"type": "tool_returned", "is_error": False, "source": "reconciled", "attempt": 1, "result": {"id": "T-7"}},
-            'reconciled · {"id": "T-7"}',
-        ),
-        ({"type": "run_cancelled", "open_keys": ["r-1:18"]}, "outcome unknown: r-1:18"),
-        ({"type": "something_new"}, ""),
-    ],
-)
-def test_details_say_what_is_particular(fields: dict[str, Any], told: str) -> None:
-    assert render.details(fields) == told
+GATE = wait("awaiting_approval", tool="publish", arguments={"a": 1}, detail={"message": None})
+DOUBT = wait("indeterminate", tool="pay", arguments={"a": 1}, detail={"error": "TimeoutError: " + "x" * 300})
 
 
-def test_every_event_of_the_contract_has_its_details() -> None:
-    from runfold.codec.log import RECORD_TYPES  # noqa: PLC0415 - only here
-
-    assert set(render._TELLERS) == set(RECORD_TYPES) - {"partition_claimed", "input_settled"}
-
-
-def test_long_values_are_cut() -> None:
-    assert len(render.short("x" * 500, 80)) == 80
-    assert render.short({"a": "b"}) == '{"a": "b"}'
-
-
-def test_tables_hold_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
-    run = {
+def run(**fields: Any) -> dict[str, Any]:
+    return {
         "run_id": "run-8c1",
         "agent": "research",
         "status": "waiting",
@@ -99,26 +34,88 @@ def test_tables_hold_what_matters(capsys: pytest.CaptureFixture[str]) -> None:
         "unaccounted_calls": 1,
         "output": None,
         "error": None,
+        "cancel_reason": None,
         "parked": None,
-        "version": {"revision": "r1", "model": None},
-        "started_at": EVENT["at"],
-        "updated_at": EVENT["at"],
-        "waits": [
-            {
-                "run_id": "run-8c1",
-                "wait_id": "run-8c1:19",
-                "reason": "awaiting_approval",
-                "step": 19,
-                "tool": "publish",
-                "arguments": {"a": 1},
-                "detail": {},
-                "opened_at": EVENT["at"],
-            }
-        ],
+        "version": {"revision": "r1", "prompt_hash": HASH, "model": None},
+        "started_at": AT,
+        "updated_at": AT,
+        **fields,
     }
-    render.show("runs", [run])
-    render.show("run", run)
-    render.show("waits", [])
-    shown = capsys.readouterr().out
-    for part in ("run-8c1", "waiting", "$0.5000", "1 calls unaccounted for", "run-8c1:19", "publish", "nothing waits"):
-        assert part in shown
+
+
+def shown(capsys: pytest.CaptureFixture[str], what: str, value: Any) -> str:
+    render.show(what, value)
+    return capsys.readouterr().out
+
+
+def test_long_values_are_cut_and_what_a_terminal_would_obey_is_escaped() -> None:
+    assert len(short("x" * 500, 80)) == 80
+    assert short({"a": "b"}) == '{"a": "b"}'
+    assert short("a\x1b[2Jb") == "a\\x1b[2Jb"
+
+
+def test_numbers_and_hashes() -> None:
+    assert (counted(1, "call"), counted(2, "call")) == ("1 call", "2 calls")
+    assert hashes_cut(f"sha256:{HASH}") == "sha256:0123456789ab"
+
+
+def test_a_run_shows_what_it_waits_for_whole_and_the_command_that_lifts_it(capsys: pytest.CaptureFixture[str]) -> None:
+    page = shown(capsys, "run", run(waits=[GATE, DOUBT]))
+    for part in ("run-8c1", "waiting", "$0.5000", "1 call unaccounted for", "prompt_hash 0123456789ab\n"):
+        assert part in page
+    assert "  next: `runfold approve run-8c1 run-8c1:19 --by NAME` or `runfold reject" in page
+    assert "  next: `runfold resolve run-8c1 19 --by NAME --result JSON` (it happened)" in page
+    assert page.count("x") >= 300, "an error is wrapped, not cut"
+
+
+def test_a_cancelled_run_shows_a_reason_and_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = shown(capsys, "run", run(status="cancelled", cancel_reason="too dear", waits=[])).splitlines()
+    assert "reason   too dear" in lines
+    assert not any(line.startswith("error") for line in lines)
+
+
+def test_a_list_says_why_runs_wait_and_that_one_is_parked(capsys: pytest.CaptureFixture[str]) -> None:
+    page = shown(capsys, "runs", [run(waiting_for=["awaiting_approval", "indeterminate"], parked="cannot be folded")])
+    assert "awaiting_approval, indeterminate" in " ".join(page.split())
+    assert "parked: cannot be folded" in " ".join(page.split())
+    assert all(line == line.rstrip() for line in page.splitlines()), "what is piped has no padding"
+
+
+def test_waits_show_why(capsys: pytest.CaptureFixture[str]) -> None:
+    page = shown(capsys, "waits", [wait("error", detail={"error": "the model said no"}), {**DOUBT, "detail": {}}])
+    assert "the model said no" in page
+    assert 'pay({"a": 1})' in page
+    assert shown(capsys, "waits", []) == "nothing waits\n"
+
+
+@pytest.mark.parametrize(
+    ("reason", "detail", "told", "command"),
+    [
+        ("version_mismatch", {"parts": {"prompt": {}, "model": {}}}, "prompt and model differ", "--accept-version"),
+        ("unknown_agent", {"agent": "x"}, "no executor knows agent 'x'", "start an executor"),
+        ("error", {"error": "boom"}, "boom", "`runfold resume run-8c1 --by NAME`"),
+    ],
+)
+def test_every_wait_says_why_and_what_lifts_it(reason: str, detail: Any, told: str, command: str) -> None:
+    assert why(wait(reason, detail=detail)) == told
+    assert command in lifts(wait(reason, detail=detail))
+
+
+def test_the_state_shows_messages_as_text_and_calls(capsys: pytest.CaptureFixture[str]) -> None:
+    message = {
+        "parts": [
+            {"part_kind": "text", "content": "I pay."},
+            {"part_kind": "tool-call", "tool_name": "pay", "args": '{"a": 1}'},
+        ]
+    }
+    call = {"tool": "pay", "arguments": {"a": 1}, "phase": "requested", "step": 18, "attempt": 1}
+    transcript = [{"kind": "user", "seq": 0, "content": "Pay."}, {"kind": "response", "seq": 2, "content": [message]}]
+    page = shown(capsys, "state", run(waits=[], values={}, turn=[call], transcript=transcript))
+    assert 'I pay. · calls pay({"a": 1})' in page
+    assert "part_kind" not in page
+    assert "requested" in page
+
+
+def test_dead_inputs_show_their_key_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    row = {"topic": "t", "partition": 1, "offset": 2, "at": AT, "reason": "wrong_key", "key": "run-1\n", "value": 1}
+    assert "run-1" in shown(capsys, "dead", [{**row, "detail": "x"}])

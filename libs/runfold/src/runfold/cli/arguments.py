@@ -20,7 +20,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="JSON for programs instead 
 Timeout = Annotated[
     float,
     typer.Option(
-        "--timeout", min=0.0, metavar="SECONDS", help="How long to wait for what becomes of it; it is durable anyway."
+        "--timeout",
+        min=0.0,
+        metavar="SECONDS",
+        help="How long to wait until an executor has accepted or refused it. If none has, it stays durably queued, "
+        "which is no failure: the exit code is 0.",
     ),
 ]
 PATIENCE_S = 5.0

@@ -81,5 +81,6 @@ def unreachable(what: str, where: str, variable: str, error: Exception) -> str:
 
 
 def one_line(error: Exception) -> str:
-    """Give an exception's message on one line."""
-    return " ".join(str(error).split())
+    """Give an exception's message on one line: several lines of it are several things."""
+    lines = (" ".join(line.split()).rstrip(";") for line in str(error).splitlines())
+    return "; ".join(line for line in lines if line)

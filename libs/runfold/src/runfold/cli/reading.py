@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from runfold.cli.arguments import AsJson, RunId
+from runfold.cli.event_lines import event_header, event_line
 from runfold.cli.running import with_client
 
 if TYPE_CHECKING:
@@ -78,8 +79,6 @@ def events(
     """Show what happened in a run; with --json one object a line."""
 
     async def body(client: Client) -> None:
-        from runfold.cli import render  # noqa: PLC0415 - rich is heavy
-
         is_first = True
         async with aclosing(client.events(run, follow=follow)) as found:
             async for event in found:
@@ -87,9 +86,9 @@ def events(
                     _line(event)
                     continue
                 if is_first:
-                    _write(render.event_header())
+                    _write(event_header())
                     is_first = False
-                _write(render.event_line(event))
+                _write(event_line(event))
 
     with_client(ctx, body)
 

@@ -1,17 +1,20 @@
-"""What the commands print for people. Takes the client's JSON; knows nothing of how it was found."""
+"""The tables that the commands print for people. Takes the client's JSON; knows nothing of how it was found."""
 
 from __future__ import annotations
 
+import io
 import json
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from runfold.cli.event_lines import asked_calls
+from runfold.cli.words import call, cost, counted, hashes_cut, lifts, one_line, short, waits_for, when, why
 
 Json = Any
 _WIDE = 160
@@ -27,117 +30,18 @@ _STYLES = {
 }
 
 
-def when(at: str | None) -> str:
-    """Show an RFC 3339 time in UTC to the second."""
-    return "" if at is None else at[:19].replace("T", " ")
-
-
-def short(value: Json, limit: int = 80) -> str:
-    """Show any JSON on one line, cut at ``limit`` characters."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = " ".join(text.split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def cost(usd: float | None) -> str:
-    """Show dollars."""
-    return "unknown" if usd is None else f"${usd:.4f}"
-
-
-# --- events -----------------------------------------------------------------------------------------------------
-
-
-def event_header() -> str:
-    """Give the head of the table of events."""
-    return _event_row("seq", "time (UTC)", "step", "what", "details")
-
-
-def event_line(event: Json) -> str:
-    """Give one event as a line of the table."""
-    step = event.get("step")
-    return _event_row(
-        str(event["seq"]), when(event["at"]), "" if step is None else str(step), event["type"], details(event)
-    )
-
-
-def details(event: Json) -> str:
-    """Say what is particular about one event."""
-    teller = _TELLERS.get(event["type"])
-    return "" if teller is None else " · ".join(part for part in teller(event) if part)
-
-
-def _event_row(seq: str, time: str, step: str, what: str, told: str) -> str:
-    line = f"{seq:>5}  {time:<19}  {step:>5}  {what:<20}  {told}".rstrip()
-    width = shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
-    return line if not width or len(line) <= width else line[: width - 1] + "…"
-
-
-def _attempt(event: Json) -> str:
-    attempt = event.get("attempt", 1)
-    why = event.get("why")
-    return "" if attempt <= 1 else f"attempt {attempt}" + (f" ({why})" if why else "")
-
-
-def _responded(event: Json) -> Sequence[str]:
-    calls = ", ".join(f"{call['name']}({short(call['arguments'], 40)})" for call in event["tool_calls"])
-    usage = event.get("usage") or {}
-    tokens = f"{usage.get('input_tokens', 0)}+{usage.get('output_tokens', 0)} tokens"
-    return short(event["text"] or "", 60), f"calls {calls}" if calls else "", tokens, cost(event["cost_usd"])
-
-
-def _interrupted(event: Json) -> Sequence[str]:
-    detail = event.get("detail") or {}
-    if event["reason"] == "awaiting_approval":
-        asked = f"{detail.get('tool')}({short(detail.get('arguments'), 60)})"
-        return event["reason"], event["wait_id"], asked, detail.get("message") or ""
-    return event["reason"], event["wait_id"], short(detail, 100)
-
-
-def _resumed(event: Json) -> Sequence[str]:
-    by = event.get("approved_by") or event.get("resumed_by")
-    who = f"by {by}" if by else ""
-    return event["reason"], event["wait_id"], event.get("decision") or "", who, short(event.get("comment") or "", 60)
-
-
-def _returned(event: Json) -> Sequence[str]:
-    source = event["source"] if event["source"] != "call" else ""
-    return "error" if event["is_error"] else "", source, _attempt(event), short(event["result"], 100)
-
-
-_TELLERS: dict[str, Callable[[Json], Sequence[str]]] = {
-    "run_started": lambda event: (f"agent {event['agent']}", short(event["input"], 100)),
-    "model_call_requested": lambda event: (f"{event['message_count']} messages", _attempt(event)),
-    "model_responded": _responded,
-    "model_call_failed": lambda event: (short(event["error"], 120), _attempt(event)),
-    "tool_call_requested": lambda event: (
-        f"{event['tool']}({short(event['arguments'], 60)})",
-        f"key {event['idempotency_key']}",
-        _attempt(event),
-    ),
-    "tool_returned": _returned,
-    "state_patched": lambda event: (f"{event['key']} = {short(event['value'], 80)}",),
-    "interrupted": _interrupted,
-    "resumed": _resumed,
-    "version_changed": lambda event: (short(event["policy"], 100),),
-    "cancel_requested": lambda event: (event["reason"], f"by {event.get('requested_by') or 'nobody named'}"),
-    "run_completed": lambda event: (short(event["output"], 120),),
-    "run_failed": lambda event: (short(event["error"], 120),),
-    "run_cancelled": lambda event: (
-        f"outcome unknown: {', '.join(event['open_keys'])}" if event.get("open_keys") else "nothing left open",
-    ),
-}
-
-
-# --- tables -----------------------------------------------------------------------------------------------------
-
-
 def show(what: str, value: Json) -> None:
-    """Print an answer: ``runs``, ``run``, ``state``, ``waits``, ``dead`` or ``checks``."""
-    _SHOWN[what](_console(), value)
+    """Print an answer: ``runs``, ``run``, ``state``, ``waits``, ``dead`` or ``checks``.
 
-
-def _console() -> Console:
-    return Console() if sys.stdout.isatty() else Console(width=_WIDE)
+    What is piped is 160 columns wide and has no padding at the ends of lines.
+    """
+    if sys.stdout.isatty():
+        _SHOWN[what](Console(), value)
+        return
+    page = io.StringIO()
+    _SHOWN[what](Console(file=page, width=_WIDE), value)
+    lines = [line.rstrip() for line in page.getvalue().splitlines()]
+    sys.stdout.write("\n".join(lines).strip("\n") + "\n")
 
 
 def _table(console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], nothing: str) -> None:
@@ -165,7 +69,7 @@ def _runs(console: Console, rows: Json) -> None:
                 cost(row["cost_usd"]),
                 when(row["started_at"]),
                 when(row["updated_at"]),
-                short(row["parked"] or row["error"] or "", 60),
+                _remarks(row),
             )
             for row in rows
         ],
@@ -173,16 +77,27 @@ def _runs(console: Console, rows: Json) -> None:
     )
 
 
+def _remarks(row: Json) -> str:
+    remarks = [
+        f"parked: {short(row['parked'], 60)}" if row["parked"] else "",
+        ", ".join(dict.fromkeys(row["waiting_for"])),
+        short(row["error"] or row["cancel_reason"] or "", 60),
+    ]
+    return " · ".join(remark for remark in remarks if remark)
+
+
 def _run(console: Console, run: Json) -> None:
+    version = ", ".join(f"{name} {hashes_cut(value)}" for name, value in run["version"].items() if value)
     pairs = [
         ("run", run["run_id"]),
         ("agent", run["agent"]),
         ("status", run["status"]),
+        ("reason", run["cancel_reason"]),
         ("step", f"{run['step']} (last event: seq {run['seq']}, partition {run['partition']})"),
         ("started", f"{when(run['started_at'])} UTC, last event {when(run['updated_at'])} UTC"),
         ("tokens", ", ".join(f"{name} {count}" for name, count in run["usage"].items()) or "none"),
         ("cost", _spent(run)),
-        ("version", ", ".join(f"{name} {value}" for name, value in run["version"].items() if value)),
+        ("version", version),
         ("parked", run["parked"]),
         ("error", run["error"]),
         ("output", None if run["output"] is None else short(run["output"], 2_000)),
@@ -192,13 +107,15 @@ def _run(console: Console, run: Json) -> None:
         if value is not None:
             grid.add_row(Text(name, style="bold"), Text(str(value), style=_STYLES.get(str(value), "")))
     console.print(grid)
-    if run["waits"]:
-        _waits(console, run["waits"])
+    for wait in run["waits"]:
+        since = f" since {when(wait['opened_at'])} UTC" if wait.get("opened_at") else ""
+        console.print(Text(f"waits{since} for {waits_for(wait)}"))
+        console.print(Text(f"  next: {lifts(wait)}"), soft_wrap=True)
 
 
 def _spent(run: Json) -> str:
     unknown = [
-        f"{count} calls {what}"
+        f"{counted(count, 'call')} {what}"
         for what, count in (("without a price", run["unpriced_calls"]), ("unaccounted for", run["unaccounted_calls"]))
         if count
     ]
@@ -216,7 +133,7 @@ def _waits(console: Console, rows: Json) -> None:
                 row["wait_id"],
                 str(row["step"]),
                 when(row.get("opened_at")),
-                f"{row['tool']}({short(row['arguments'], 80)})" if row["tool"] else short(row["detail"], 80),
+                short(why(row), 500),
             )
             for row in rows
         ],
@@ -229,11 +146,45 @@ def _state(console: Console, state: Json) -> None:
     if state["values"]:
         rows = [(key, short(value, 100)) for key, value in state["values"].items()]
         _table(console, ("state", "value"), rows, "")
+    if state["turn"]:
+        calls = [
+            (call(one["tool"], one["arguments"], 80), one["phase"], str(one["step"] or ""), str(one["attempt"] or ""))
+            for one in state["turn"]
+        ]
+        _table(console, ("call of this turn", "phase", "step", "attempt"), calls, "")
     transcript = [
-        (str(entry["seq"]), entry["kind"], entry.get("tool", ""), short(entry["content"], 100))
-        for entry in state["transcript"]
+        (str(entry["seq"]), entry["kind"], entry.get("tool", ""), _said(entry)) for entry in state["transcript"]
     ]
     _table(console, ("seq", "message", "tool", "content"), transcript, "no messages yet")
+
+
+def _said(entry: Json) -> str:
+    """Show a message as text and calls."""
+    from runfold.codec.events_json import message_text  # noqa: PLC0415 - it is heavy, and only wanted here
+
+    content = entry["content"]
+    if entry["kind"] != "response":
+        return short(content, 200)
+    message = content[-1] if isinstance(content, list) and content else content
+    parts = message.get("parts") if isinstance(message, Mapping) else None
+    if not isinstance(parts, list):
+        return short(content, 200)
+    calls = [
+        {"name": part.get("tool_name"), "arguments": _arguments(part.get("args"))}
+        for part in parts
+        if isinstance(part, Mapping) and part.get("part_kind") == "tool-call"
+    ]
+    return " · ".join(part for part in (short(message_text(content) or "", 200), asked_calls(calls)) if part)
+
+
+def _arguments(args: Json) -> Json:
+    """Read arguments that a provider left as JSON text."""
+    if not isinstance(args, str):
+        return args
+    try:
+        return json.loads(args)
+    except ValueError:
+        return args
 
 
 def _dead(console: Console, rows: Json) -> None:
@@ -245,8 +196,8 @@ def _dead(console: Console, rows: Json) -> None:
                 f"{row['topic']}[{row['partition']}]@{row['offset']}",
                 when(row["at"]),
                 row["reason"] or "",
-                row["key"] or "",
-                short(row["detail"] or row["value"], 100),
+                one_line(row["key"] or ""),
+                short(row["detail"] or row["value"], 200),
             )
             for row in rows
         ],

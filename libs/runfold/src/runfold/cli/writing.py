@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import asyncio
 import secrets
+import shlex
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from runfold.cli.arguments import PATIENCE_S, ApprovalId, By, Comment, RunId, Timeout, typed_json, typed_run_id
+from runfold.cli.following import wait_for_end
 from runfold.cli.running import FAILED, USAGE, CommandError, say, with_client
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
 
 _MENDS = {
     "unknown_run": "`runfold list` shows the runs that exist",
-    "not_open": "`runfold waits` shows what is open",
-    "run_exists": "an id is never used again: choose another --run-id",
-    "unsupported_type": "this release does not serve it",
+    "run_exists": "choose another --run-id",
 }
 
 
@@ -46,10 +45,27 @@ def start(
         str | None,
         typer.Option("--run-id", metavar="ID", help="Its id, never used before; else one is made.", show_default=False),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; the output goes to stdout.")] = False,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait for the end; the output goes to stdout, what happens and what it waits for to stderr."
+        ),
+    ] = False,
+    wait_timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--wait-timeout",
+            min=0.0,
+            metavar="SECONDS",
+            help="With --wait: how long, else without limit; then the exit code is 1 and the run goes on.",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Timeout = PATIENCE_S,
 ) -> None:
     """Start a run. Prints its id, or with --wait its output."""
+    if wait_timeout is not None and not wait:
+        _refuse("--wait-timeout is for --wait")
     value = _checked(lambda: typed_json("--input", input_))
     chosen = _checked(lambda: typed_run_id(run_id)) if run_id is not None else f"run-{secrets.token_hex(6)}"
 
@@ -58,9 +74,13 @@ def start(
         if not wait:
             sys.stdout.write(chosen + "\n")
             sys.stdout.flush()
-        await _report(client, submitted, timeout)
-        if wait:
-            await _wait(client, chosen)
+        try:
+            await _report(client, submitted, timeout)
+            if wait:
+                await wait_for_end(client, chosen, wait_timeout)
+        except asyncio.CancelledError:
+            say(f"run {chosen} goes on without this command: see `runfold events {chosen} --follow`")
+            raise
 
     with_client(ctx, body)
 
@@ -171,35 +191,21 @@ def refusal(settled: Settled) -> str:
 def outcome(submitted: Submitted, settled: Settled | None, timeout_s: float) -> str:
     """Say what became of an input that was not refused."""
     if settled is None:
-        where = submitted.published
+        at = f"{submitted.published.topic}[{submitted.published.partition}]@{submitted.published.offset}"
         if submitted.place is None:
-            why = "Postgres could not be reached, so what became of it cannot be told yet"
-        else:
-            why = f"no executor has handled it within {timeout_s:g} s; it has its effect as soon as one runs"
-        return f"durably queued at {where.topic}[{where.partition}]@{where.offset}; {why}"
+            return (
+                f"it is durably queued at {at}; Postgres could not be reached, so what becomes of it is not known yet"
+            )
+        return (
+            f"it is durably queued at {at}, not refused: no executor has handled it within {timeout_s:g} s (after a "
+            f"crash the take-over takes about 10 s); see `runfold events {shlex.quote(submitted.run_id)}` or "
+            "`runfold dead list`"
+        )
     if settled.outcome == "accepted":
         return f"accepted: {settled.event} (seq {settled.seq})"
     if settled.outcome == "duplicate":
         return "no effect: it had been handled before"
     return settled.outcome
-
-
-async def _wait(client: Client, run_id: str) -> None:
-    """Show progress on stderr until the run has ended; its output on stdout."""
-    from runfold.cli import render  # noqa: PLC0415 - rich is only needed here
-
-    last: dict[str, Any] = {}
-    say(render.event_header())
-    async with aclosing(client.events(run_id, follow=True, may_start=True)) as events:
-        async for event in events:
-            say(render.event_line(event))
-            last = event
-    if last["type"] == "run_completed":
-        sys.stdout.write(json.dumps(last["output"], ensure_ascii=False) + "\n")
-        return
-    why = last.get("error") or last.get("reason") or last["type"]
-    message = f"run {run_id} ended as {str(last['type']).removeprefix('run_')}: {why}"
-    raise CommandError(message, FAILED)
 
 
 def _checked(read: Callable[[], Any]) -> Any:  # noqa: ANN401 - any JSON value

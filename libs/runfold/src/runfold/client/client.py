@@ -189,9 +189,15 @@ class Client:
         return await views.whole_state(state, self._reader.partition(run_id), self._payloads)
 
     async def list(self, *, status: str | None = None, agent: str | None = None, limit: int = 100) -> JsonList:
-        """Give runs that Postgres knows, newest first."""
+        """Give runs that Postgres knows, newest first; ``waiting_for``: the reasons of a run's open waits."""
         rows = await self._queries.runs(status=status, agent=agent, limit=limit)
-        return [await views.run_summary(row, self._payloads) for row in rows]
+        reasons: dict[str, list[str]] = {}
+        if any(row.status is Status.WAITING for row in rows):
+            for wait in await self._queries.waits(None):
+                reasons.setdefault(wait.run_id, []).append(wait.reason.value)
+        return [
+            {**await views.run_summary(row, self._payloads), "waiting_for": reasons.get(row.run_id, [])} for row in rows
+        ]
 
     async def waits(self, run_id: str | None = None) -> JsonList:
         """Give open waits, oldest first."""

@@ -18,7 +18,7 @@ def view(record: InputRecord) -> dict[str, Any]:
         "topic": headers.get("topic"),
         "partition": _number(headers.get("partition")),
         "offset": _number(headers.get("offset")),
-        "key": None if record.key is None else record.key.decode(errors="replace"),
+        "key": None if record.key is None else record.key.decode(errors="backslashreplace"),
         "value": _value(record.value),
         "original": headers.get("original"),
         "at": timestamp(record.timestamp_ms),

@@ -8,7 +8,7 @@ from runfold.client.reader import LoggedEvent
 from runfold.codec.events_json import cost_usd, event_json, json_value, shown, timestamp, version_json
 from runfold.core.decisions import status
 from runfold.core.payload import BlobRef, Inline, Payload
-from runfold.core.state import Call, EntryKind, State, Wait
+from runfold.core.state import Call, EntryKind, State, Status, Wait
 from runfold.ports.blobs import BlobMissing, Blobs
 from runfold.ports.store import RunRow, WaitRow
 
@@ -75,7 +75,7 @@ async def run_summary(row: RunRow, payloads: Payloads) -> Json:
         "unpriced_calls": row.unpriced_calls,
         "unaccounted_calls": row.unaccounted_calls,
         "output": await payloads.json(row.output),
-        "error": row.error,
+        **_ended(row.status, row.error),
         "version": version_json(row.version),
         "partition": row.partition,
         "started_at": timestamp(row.started_at),
@@ -97,13 +97,19 @@ async def folded_summary(state: State, partition: int, payloads: Payloads) -> Js
         "unpriced_calls": state.unpriced_calls,
         "unaccounted_calls": state.unaccounted_calls,
         "output": await payloads.json(state.output),
-        "error": state.error,
+        **_ended(status(state), state.error),
         "version": version_json(state.version),
         "partition": partition,
         "started_at": timestamp(state.started_at),
         "updated_at": timestamp(state.at),
         "parked": None,
     }
+
+
+def _ended(how: Status, said: str | None) -> Json:
+    """Tell an error from the reason that somebody gave for a cancellation; the fold keeps both in one place."""
+    is_cancelled = how is Status.CANCELLED
+    return {"error": None if is_cancelled else said, "cancel_reason": said if is_cancelled else None}
 
 
 async def wait_row(row: WaitRow, payloads: Payloads) -> Json:

@@ -126,7 +126,9 @@ class _Topics:
 
     def problems(self) -> list[str]:
         existing = self._partition_counts()
-        missing = [f"{topic} does not exist: run `runfold setup`" for topic in self._plans if topic not in existing]
+        *others, last = [topic for topic in self._plans if topic not in existing] or [""]
+        named = f"{', '.join(others)} and {last} do" if others else f"{last} does"
+        missing = [f"{named} not exist: run `runfold setup`"] if last else []
         return missing + self._problems_of(existing)
 
     def _problems_when_visible(self) -> list[str]:

@@ -50,14 +50,21 @@ def translated(schema: str) -> Iterator[None]:
     """Turn psycopg's errors into those of the port; anything else is a defect and passes."""
     try:
         yield
-    except (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.InvalidSchemaName) as error:
-        raise StoreMisconfigured(f"schema {schema!r} has no tables of this release, {_SETUP}: {error}") from error
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+        raise StoreMisconfigured(f"schema {schema!r}: tables are missing: {_SETUP}") from error
+    except psycopg.errors.UndefinedColumn as error:
+        raise StoreMisconfigured(f"schema {schema!r}: tables are of another release: {_SETUP}") from error
     except psycopg.errors.InsufficientPrivilege as error:
-        raise StoreMisconfigured(f"the database user may not use schema {schema!r}: {error}") from error
+        raise StoreMisconfigured(f"the database user may not use schema {schema!r}: {_said(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as error:
-        raise StoreUnavailable(f"Postgres: {str(error).strip()}") from error
+        raise StoreUnavailable(f"Postgres: {_said(error)}") from error
     except TimeoutError as error:
         raise StoreUnavailable("Postgres did not answer in time") from error
+
+
+def _said(error: Exception) -> str:
+    """Give what libpq or the server says, often on several lines, on one."""
+    return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
 class Database:
