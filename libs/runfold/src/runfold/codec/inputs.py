@@ -45,7 +45,7 @@ def parse_input(kind: Kind, key: bytes | None, value: bytes | None) -> Input:
     except ValidationError as error:
         raise BadInput("invalid", _explain(error, model), run_id) from None
     if key != run_id.encode():
-        shown = "missing" if key is None else repr(key[:200])
+        shown = "missing" if key is None else repr(key[:200].decode(errors="backslashreplace"))
         raise BadInput("wrong_key", f"the record's key is {shown}; it must be the run_id {run_id!r}", run_id)
     return parsed
 

@@ -175,7 +175,7 @@ def _cancel(batch: Batch, state: State, cancel: CancelInput, cause: Cause) -> Ru
 def _resume(run: Run, batch: Batch, state: State, resume: ResumeInput, cause: Cause) -> Ruling:
     wait = state.operational_wait()
     if wait is None:
-        return dead("not_open", f"run {state.run_id!r} is not held by an error, a version or an unknown agent")
+        return dead("not_open", _not_held(state))
     agent = run.agent
     if wait.reason is WaitReason.UNKNOWN_AGENT and agent is None:
         return dead("unknown_agent", f"this executor does not know agent {state.agent!r}: deploy one that does")
@@ -189,6 +189,20 @@ def _resume(run: Run, batch: Batch, state: State, resume: ResumeInput, cause: Ca
     batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=by, accept_version=accept))
     run.dangling = batch.known.has_open_request
     return CAUSED
+
+
+def _not_held(state: State) -> str:
+    """Say why there is nothing to resume, and which command is meant."""
+    run = state.run_id
+    doubts = [str(wait.step) for wait in state.waits.values() if wait.reason is WaitReason.INDETERMINATE]
+    if doubts:
+        return (
+            f"run {run!r} waits until somebody says what became of step {', '.join(doubts)}: "
+            f"use `runfold resolve {run} {doubts[0]}` with --result, --absent or --error"
+        )
+    if state.waits:
+        return f"run {run!r} waits for an approval: use `runfold approve` or `reject`, see `runfold waits {run}`"
+    return f"run {run!r} is not held by an error, a version or an unknown agent: see `runfold show {run}`"
 
 
 # --- what became of a call --------------------------------------------------------------------------------------
