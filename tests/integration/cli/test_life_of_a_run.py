@@ -64,7 +64,7 @@ def test_from_start_to_end(runfold: Commands, service: Services) -> None:
     assert "accepted: run_started (seq 0)" in runfold.err
     assert json.loads(_get(port, "/readyz")) == {"ready": True, "missing": {}}
     assert 'runfold_executor_inputs_settled_total{outcome="event"} 1.0' in _get(port, "/metrics")
-    gate = _until_waiting(runfold, "run-8c1")
+    gate = until_waiting(runfold, "run-8c1")
     assert (gate["wait_id"], gate["tool"], gate["arguments"]) == ("run-8c1:2", "publish", {"body": "x" * 2000})
     assert [row["run_id"] for row in runfold.json("list", "--status", "waiting")] == ["run-8c1"]
     assert "run-8c1:2" in runfold("waits")
@@ -97,7 +97,7 @@ def test_from_start_to_end(runfold: Commands, service: Services) -> None:
     assert (shown["status"], shown["output"], shown["waits"], shown["seq"]) == ("completed", "done", [], 9)
     assert shown["usage"]["input_tokens"] == 20
     assert [wait["wait_id"] for wait in runfold.json("state", "run-8c1", "--at", "3")["waits"]] == ["run-8c1:2"]
-    (dead,) = _until(lambda: runfold.json("dead", "list"))
+    (dead,) = until(lambda: runfold.json("dead", "list"))
     assert (dead["reason"], dead["key"], dead["value"]["approval_id"]) == ("not_open", "run-8c1", "run-8c1:9")
 
     runfold("start", "research", "--input", '"other"', "--run-id", "run-8c1", code=1)
@@ -109,12 +109,12 @@ def test_start_and_wait(runfold: Commands, service: Services) -> None:
     service("runfold_step_executor")
     service("runfold_snapshot_compactor")
     runfold("start", "research", "--input", '"q"', "--run-id", "run-1", "--timeout", "60")
-    gate = _until_waiting(runfold, "run-1")
+    gate = until_waiting(runfold, "run-1")
     runfold("reject", "run-1", gate["wait_id"], "--by", "dana")
     assert runfold("start", "research", "--input", '"q"', "--run-id", "run-1", "--wait") == '"done"\n'
     assert "run_completed" in runfold.err
     runfold("start", "research", "--input", '"q"', "--run-id", "run-2")
-    _until_waiting(runfold, "run-2")
+    until_waiting(runfold, "run-2")
     runfold("cancel", "run-2", "--reason", "no longer needed", "--by", "ops")
     runfold("start", "research", "--input", '"q"', "--run-id", "run-2", "--wait", code=1)
     assert "run run-2 ended as cancelled" in runfold.err
@@ -133,13 +133,13 @@ def _get(port: int, path: str) -> str:
         return body.decode()
 
 
-def _until_waiting(runfold: Commands, run: str) -> dict[str, Any]:
+def until_waiting(runfold: Commands, run: str) -> dict[str, Any]:
     """Wait until Postgres shows the run's gate."""
-    gate: dict[str, Any] = _until(lambda: runfold.json("waits", run))[0]
+    gate: dict[str, Any] = until(lambda: runfold.json("waits", run))[0]
     return gate
 
 
-def _until(ask: Callable[[], list[Any]]) -> list[Any]:
+def until(ask: Callable[[], list[Any]]) -> list[Any]:
     """Ask until the answer is not empty: the compactor follows the log, and is not waited for by anybody."""
     pause = threading.Event()
     for _ in range(300):
