@@ -25,6 +25,7 @@ from runfold.core.fence import Fence, Head, Judgement
 from runfold.core.partitioning import partition_of
 from runfold.core.state import State
 from runfold.core.transitions import fold
+from runfold.ports.agents import Agents
 from runfold.ports.topics import Topics
 from runfold.runtime.compactor import Compactor, CompactorSettings
 from runfold.runtime.executor import Executor, ExecutorSettings
@@ -42,6 +43,7 @@ class Process:
     membership: MemoryMembership
     log: MemoryLog
     task: asyncio.Task[None]
+    agents: Agents
 
     async def stop(self) -> None:
         """SIGTERM: hand over, leave, end."""
@@ -101,7 +103,7 @@ class System:
         seed = self._seed
         log = log or MemoryLog(self.broker)
         membership = MemoryMembership(self.broker, "executors", TOPICS.requests, self.session_s)
-        started: asyncio.Future[Executor] = asyncio.get_running_loop().create_future()
+        started: asyncio.Future[tuple[Executor, Agents]] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
             async with app.running("executor", revision=revision) as agents:
@@ -118,11 +120,12 @@ class System:
                         owner=f"{name}-{seed}", partitions=self.partitions, inline_limit=self.inline_limit
                     ),
                 )
-                started.set_result(executor)
+                started.set_result((executor, agents))
                 await executor.run(membership)
 
         task = asyncio.create_task(run(), name=f"process {name}-{seed}")
-        process = Process(await started, membership, log, task)
+        executor, agents = await started
+        process = Process(executor, membership, log, task, agents)
         self.processes.append(process)
         return process
 

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from runfold import Agent, App, Recovery, ToolContext, tool
+from runfold import ABSENT, Absent, Agent, App, Recovery, ToolContext, tool
 from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.adapters.memory.store import MemoryStore
 from runfold.codec import inputs as codec_inputs
 from runfold.codec.input_types import VerdictInput
+from runfold.core.decisions import Fail
 from runfold.core.events import ToolCallRequested
 from runfold.core.state import Status
 from runfold.ports.store import Commit, PartitionRow, StoredRun
@@ -21,6 +22,7 @@ from runfold.runtime.executor import ExecutorSettings
 from runfold.testing import ScriptedModel
 from tests.runtime import system as system_module
 from tests.runtime.apps import done, one_tool_app
+from tests.runtime.faults import FaultyLog
 from tests.runtime.system import TOPICS, System
 from tests.runtime.virtual import run_virtual
 
@@ -267,3 +269,133 @@ def test_an_input_and_the_message_made_of_it_fit_one_record_together() -> None:
             assert (await system.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
+
+
+def test_absent_about_one_attempt_is_not_believed_about_the_next() -> None:
+    """A person says twice that attempt 1 had no effect; an append is lost in between, and attempt 2 is in doubt."""
+    effects: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        if ctx.attempt > 1:
+            effects.append(ctx.attempt)
+        raise RuntimeError("connection reset")
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            await system.start_executor(one_tool_app(Recovery.MANUAL, act, timeout=1.0), "p0", log)
+            await system.start("r1", "a")
+            await system.waiting("r1", "indeterminate")
+            log.fates.extend(["ok", "ok", "lost"])  # resumed, the request of attempt 2, the second absent's record
+            value = codec_inputs.encode_resolve("r1", 2, "absent", "ops", attempt=1)
+            await system.request("r1", value)
+            await system.request("r1", value)
+            await asyncio.sleep(120)
+            assert effects == [2]
+            assert [settled.reason for settled in system.records("r1")[1]] == ["not_open"]
+
+    run_virtual(main())
+
+
+def test_a_run_with_a_long_error_does_not_stop_its_partitions_compaction() -> None:
+    """JSON makes six characters of a control character: the notification would not fit."""
+
+    def planner(_: object) -> Any:
+        return Fail("\x01" * 300_000)
+
+    async def main() -> None:
+        bad = Agent("bad", model=ScriptedModel(["x"]), instructions="", planner=planner)
+        good = Agent("good", model=ScriptedModel(["x"]), instructions="")
+        async with System.running(partitions=1) as system:
+            await system.start_executor(App([bad, good]))
+            await system.start("r1", "bad")
+            await system.start("r2", "good")
+            await system.until(
+                lambda: (
+                    {"r1", "r2"}
+                    <= {r for r, row in system.database.runs.items() if row.status.value in ("failed", "completed")}
+                )
+            )
+
+    run_virtual(main())
+
+
+def test_a_run_that_is_held_by_an_error_starts_nothing() -> None:
+    """One call's back-off runs out while another's poison holds the run; a resume lets it be tried again."""
+    calls: list[bool] = []
+
+    async def main() -> None:
+        watched: list[System] = []
+
+        @tool(recovery=Recovery.KEYED, retries=5)
+        async def flaky(ctx: ToolContext[None]) -> str:
+            """Fail."""
+            state = watched[0].state(ctx.run_id)
+            calls.append(state is not None and state.operational_wait() is not None)
+            raise RuntimeError("x")
+
+        @tool(recovery=Recovery.KEYED, needs_approval=True)
+        async def gated() -> str:
+            """Publish."""
+            return "x"
+
+        model = ScriptedModel([[("flaky", {}), ("gated", {})], "done"])
+        app = App([Agent("a", model=model, instructions="", tools=[flaky, gated])])
+        async with System.running(partitions=1) as system:
+            watched.append(system)
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.until(lambda: calls)
+            # The tool is gone when its approval comes: the run is held by an error.
+            agent: Any = process.agents.get("a")
+            specs = agent._specs
+            agent._specs = {name: spec for name, spec in specs.items() if name != "gated"}
+            await system.approve("r1", 3)
+            await system.waiting("r1", "error")
+            before = len(calls)
+            await asyncio.sleep(60)
+            assert len(calls) == before
+            assert not any(calls)
+            agent._specs = specs
+            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            await system.waiting("r1", "indeterminate")
+            assert len(calls) > before
+
+    run_virtual(main())
+
+
+def test_a_lookup_call_of_a_run_that_is_held_back_fills_no_log() -> None:
+    """Nobody could use the verdict: the reconciler asks once the run is lifted."""
+
+    def app(instructions: str) -> App:
+        @tool(recovery=Recovery.LOOKUP, timeout=5)
+        async def act(ctx: ToolContext[None]) -> str:
+            """Act."""
+            if ctx.attempt == 1:
+                await asyncio.sleep(1000)
+            return "x"
+
+        @act.lookup
+        async def find(_: ToolContext[None]) -> str | Absent:
+            """Find."""
+            return ABSENT
+
+        return App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions=instructions, tools=[act])])
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app("v1"))
+            await system.start("r1", "a")
+            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
+            process.kill()
+            await system.start_executor(app("v2"))
+            system.start_reconciler(app("v2"))
+            await system.waiting("r1", "version_mismatch")
+            await asyncio.sleep(100)
+            _, before = system.broker.bounds(TOPICS.log, 0)
+            await asyncio.sleep(2000)
+            assert system.broker.bounds(TOPICS.log, 0)[1] == before
+            await system.request("r1", codec_inputs.encode_resume("r1", "ops", accept_version=True))
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+
+    run_virtual(main(), 36000)

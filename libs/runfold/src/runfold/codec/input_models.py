@@ -149,6 +149,9 @@ class Resolve(AnyModel):
 
     type: Literal["resolve"]
     step: Counter
+    attempt: Counter | None = Field(
+        None, description="The attempt that was looked at, as the wait's detail names it; another one is not settled."
+    )
     outcome: Literal["result", "absent", "error"] = Field(
         description="result: it happened (with result); absent: it never did, run it again; error (with error)."
     )
@@ -167,6 +170,7 @@ class Resolve(AnyModel):
         return ResolveInput(
             **_shared(self),
             step=self.step,
+            attempt=self.attempt,
             outcome=self.outcome,
             result=canonical_json(self.result) if self.outcome == "result" else None,
             error=self.error,

@@ -74,11 +74,15 @@ class ResumeInput(AnyInput):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveInput(AnyInput):
-    """Say what became of an indeterminate call: ``result`` with JSON, ``absent``, or ``error`` with a text."""
+    """Say what became of an indeterminate call: ``result`` with JSON, ``absent``, or ``error`` with a text.
+
+    ``attempt``: the one that the person looked at, if they say so.
+    """
 
     step: int
     outcome: Literal["result", "absent", "error"]
     resolved_by: str
+    attempt: int | None = None
     result: bytes | None = None
     error: str | None = None
 

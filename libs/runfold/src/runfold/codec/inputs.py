@@ -180,11 +180,13 @@ def encode_resolve(  # noqa: PLR0913 - one per field
     *,
     result: Any = None,  # noqa: ANN401 - any JSON value
     error: str | None = None,
+    attempt: int | None = None,
     id: str | None = None,  # noqa: A002 - the field's name
     traceparent: str | None = None,
 ) -> bytes:
     """Give the JSON of a ``resolve``; ``result`` goes with outcome ``result``, ``error`` with outcome ``error``."""
-    fields: dict[str, Any] = {"step": step, "outcome": outcome, "resolved_by": resolved_by} | _given(error=error)
+    fields: dict[str, Any] = {"step": step, "outcome": outcome, "resolved_by": resolved_by}
+    fields |= _given(error=error, attempt=attempt)
     if outcome == "result" or result is not None:
         fields["result"] = result
     return _encode("resolve", run_id, id, traceparent, fields)

@@ -25,6 +25,7 @@ from runfold.core.events import (
 )
 from runfold.core.payload import Payload, inline_json
 from runfold.core.state import Call, State, Wait
+from runfold.core.text import clip
 
 _EMPTY_OBJECT = len(b"{}")
 
@@ -158,7 +159,12 @@ def interruption(state: State, stamp: Stamp, reason: WaitReason, detail: dict[st
 
 def doubt(state: State, stamp: Stamp, call: Call, why: str) -> Interrupted:
     """Nobody knows whether a call happened: the wait is the call's own step, which ``resolve`` names."""
-    known = {"tool": call.asked.tool, "idempotency_key": state.key(call.step), "attempt": call.attempt, "error": why}
+    known = {
+        "tool": call.asked.tool,
+        "idempotency_key": state.key(call.step),
+        "attempt": call.attempt,
+        "error": clip(why),
+    }
     return Interrupted(
         **envelope(state, stamp),
         step=call.step,

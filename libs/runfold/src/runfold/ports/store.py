@@ -261,7 +261,8 @@ class ReconcilerStore(Protocol):
     async def lease_due(self, holder: str, limit: int, grace_s: float, lease_s: float) -> list[DueCall]:
         """Lease dangling LOOKUP and MANUAL calls whose owner is gone or whose time is over, and commit.
 
-        A call that somebody else has leased, or whose lease says "not before", is left alone.
+        A call that somebody else has leased, or whose lease says "not before", is left alone; and so is one of a run
+        that is held back as a whole (an error, a version, an unknown agent): its verdict could not be used.
 
         Raises:
             StoreUnavailable: Try again.

@@ -13,7 +13,7 @@ from typing import Any
 
 from runfold.core.events import Recovery, WaitReason
 from runfold.core.positions import Positions
-from runfold.core.state import Status
+from runfold.core.state import OPERATIONAL, Status
 from runfold.ports.clock import Clock
 from runfold.ports.store import (
     ChunkRow,
@@ -127,6 +127,7 @@ class MemoryStore:
         """See ``ports.store.ReconcilerStore``."""
         database = self._reach()
         now = database.clock.elapsed()
+        held_back = {wait.run_id for wait in database.waits.values() if wait.reason in OPERATIONAL}
         due: list[DueCall] = []
         for key, opened in sorted(database.open_calls.items(), key=lambda item: item[1].inserted_at):
             if len(due) >= limit:
@@ -138,7 +139,9 @@ class MemoryStore:
             lease = database.leases.get(key)
             lease = None if lease is None or lease.attempt != call.attempt else lease
             is_due = overdue or (owner_gone and call.recovery is Recovery.LOOKUP)
-            if call.recovery not in _RECONCILED or not is_due or (lease is not None and lease.until > now):
+            if call.run_id in held_back or call.recovery not in _RECONCILED or not is_due:
+                continue
+            if lease is not None and lease.until > now:
                 continue
             tries = 0 if lease is None else lease.tries
             database.leases[key] = _Lease(holder, now + lease_s, tries, call.attempt)

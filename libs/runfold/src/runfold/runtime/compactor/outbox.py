@@ -7,6 +7,7 @@ with the same ``topic``, ``partition`` and ``offset``.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,9 @@ from runfold.core.events import (
     RunFailed,
     Settlement,
 )
-from runfold.core.payload import BlobRef, Payload
+from runfold.core.payload import BlobRef, Payload, canonical_json
 from runfold.core.state import State
+from runfold.core.text import clip
 from runfold.ports.blobs import BlobMissing, Blobs
 from runfold.ports.inputs import InputRecord, Inputs
 from runfold.ports.log import LogUnrecoverable, RecordTooLarge
@@ -102,7 +104,8 @@ class Outbox:
             await self.publisher.publish(self.notifications_topic, key, notification(event, state.agent, value_of))
         except RecordTooLarge as error:
             _log.warning("notification_shortened", run_id=event.run_id, seq=event.seq, error=str(error))
-            await self.publisher.publish(self.notifications_topic, key, notification(event, state.agent, spared))
+            short = _shortened(notification(event, state.agent, spared))
+            await self.publisher.publish(self.notifications_topic, key, short)
 
     async def _read(self, payloads: Iterable[Payload | None]) -> dict[str, bytes]:
         """Read those that lie in the object store and are small enough to show."""
@@ -151,6 +154,23 @@ class Outbox:
             _log.error("dead_original_missing", topic=cause.topic, offset=cause.offset, error=str(error))
             return None, f"missing: {error}"
         return original, None if original is not None else "deleted by retention before it could be copied"
+
+
+def _shortened(document: bytes | None) -> bytes | None:
+    """Clip every text of a JSON document: what somebody else wrote must not stop a partition's compaction."""
+    return None if document is None else canonical_json(_clipped(json.loads(document)))
+
+
+def _clipped(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    match value:
+        case str():
+            return clip(value)
+        case list():
+            return [_clipped(item) for item in value]
+        case dict():
+            return {key: _clipped(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _encoded(headers: dict[str, str]) -> tuple[tuple[str, bytes], ...]:

@@ -15,6 +15,7 @@ from runfold.core.decisions import Nothing, decide, status, tool_calling
 from runfold.core.errors import IllegalTransition
 from runfold.core.events import Settlement, WaitReason
 from runfold.core.state import State, Status
+from runfold.core.text import clip
 from runfold.ports.blobs import BlobMissing
 from runfold.ports.log import LogUnavailable, LogUnrecoverable, RecordTooLarge
 from runfold.runtime.executor import outcomes, performing, recovery, rulings, version_gate
@@ -55,7 +56,7 @@ class Driver:
     @property
     def quiet(self) -> bool:
         """Whether it has appended everything that it knows."""
-        return not self._handling and not self.run.mailbox.has_news
+        return self.run.parked is not None or not (self._handling or self.run.mailbox.has_news)
 
     @property
     def idle(self) -> bool:
@@ -214,5 +215,5 @@ class Driver:
 
 
 def printable(error: Exception) -> str:
-    """An exception in words, shortened; it may quote text that is no Unicode, and the log holds nothing else."""
-    return f"{type(error).__name__}: {error}"[:4000].encode(errors="replace").decode()
+    """An exception in words."""
+    return clip(f"{type(error).__name__}: {error}")

@@ -7,6 +7,7 @@ from runfold.core.events import ModelCallFailed, ModelResponded, Outcome, Recove
 from runfold.core.payload import Inline, inline_json
 from runfold.core.policy import LOOKUP_TRIES, MODEL_ATTEMPTS, lookup_backoff, model_backoff
 from runfold.core.state import Call, ModelCall, Phase, State
+from runfold.core.text import clip
 from runfold.ports.agents import ModelFailure, NotStarted, NotThere, Unknown
 from runfold.runtime.executor import launch
 from runfold.runtime.executor.batch import Batch
@@ -83,7 +84,7 @@ def model_failed(run: Run, batch: Batch, state: State, call: ModelCall, failure:
             **drafts.envelope(state, batch.stamp()),
             step=call.step,
             attempt=call.attempt,
-            error=failure.error,
+            error=clip(failure.error),
             retry_at=retry_at,
         )
     )
@@ -159,7 +160,7 @@ def _absent(run: Run, batch: Batch, state: State, call: Call) -> None:
 
 def fail(batch: Batch, state: State, call: Call, error: str) -> None:
     """Tell the model that the call failed and had no effect that matters."""
-    text = inline_json(error)
+    text = inline_json(clip(error))
     batch.add(drafts.tool_returned(state, batch.stamp(), call, Source.CALL, Outcome.FAILED, text))
 
 
@@ -180,7 +181,7 @@ def _request_again(run: Run, call: Call, why: Why) -> Action:
 
     def action(batch: Batch) -> None:
         state = batch.known
-        if not _same(state, call, attempt):
+        if not _same(state, call, attempt) or state.operational_wait() is not None:
             return
         if state.cancel_reason is not None:
             give_up(batch, state, call, "the run was cancelled before the next attempt")
@@ -194,7 +195,8 @@ def _look_up(run: Run, call: Call) -> Action:
     attempt = call.attempt
 
     def action(batch: Batch) -> None:
-        if _same(batch.known, call, attempt):
+        state = batch.known
+        if _same(state, call, attempt) and state.operational_wait() is None:
             launch.start_lookup(run, call)
 
     return action
@@ -230,6 +232,8 @@ def again_for_freshness(run: Run) -> None:
 def _stale_again(run: Run, batch: Batch) -> None:
     """Append every request again that is open and no effect in flight; of a run being cancelled, give them up."""
     state, effects = batch.known, run.world.effects
+    if state.operational_wait() is not None and state.cancel_reason is None:
+        return
     model = state.model_call
     if model is not None and model.is_open and not effects.alive(EffectKey(state.run_id, model.step, model.attempt)):
         if state.cancel_reason is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Coroutine, Iterable
+from typing import Any
 
 from runfold.core import decisions, drafts
 from runfold.core.events import (
@@ -18,6 +20,7 @@ from runfold.core.events import (
 )
 from runfold.core.payload import Inline, Payload, canonical_json, inline_json
 from runfold.core.state import Call, State
+from runfold.core.text import clip
 from runfold.ports.agents import GateAsked, Invalid, RunningAgent, Valid
 from runfold.runtime.executor import work
 from runfold.runtime.executor.batch import Batch
@@ -34,14 +37,14 @@ async def perform(run: Run, batch: Batch, decision: decisions.Decision) -> bool:
     stamp = batch.stamp()
     match decision:
         case decisions.Cancel(open_keys):
-            reason = state.cancel_reason or ""
+            reason = clip(state.cancel_reason or "")
             batch.add(RunCancelled(**drafts.envelope(state, stamp), reason=reason, open_keys=open_keys))
         case decisions.CloseWait(wait):
             batch.add(drafts.resumed(state, stamp, wait))
         case decisions.Stop(error):
             batch.add(drafts.interruption(state, stamp, WaitReason.ERROR, {"error": error}))
         case decisions.Fail(error):
-            batch.add(RunFailed(**drafts.envelope(state, stamp), error=error))
+            batch.add(RunFailed(**drafts.envelope(state, stamp), error=clip(error)))
         case decisions.Deny(call):
             _deny(batch, state, call)
         case decisions.Patch():
@@ -119,10 +122,20 @@ async def _open_calls(run: Run, batch: Batch, agent: RunningAgent, asked: tuple[
             _ask_gate(payloads, agent, state, call, valid) if has_gate and isinstance(valid, Valid) else _no_gate()
             for call, valid, has_gate in zip(calls, checked, gated, strict=True)
         )
-        gates = list(await asyncio.gather(*questions))
+        gates = await _all(questions)
     for call, valid, gate in zip(calls, checked, gates, strict=True):
         await _open(payloads, batch, agent, call, valid, gate, sequential=sequential)
     return True
+
+
+async def _all(questions: Iterable[Coroutine[Any, Any, GateAsked | None]]) -> list[GateAsked | None]:
+    """Ask all at once; when one raises, the others are cancelled."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(question) for question in questions]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _has_gate(agent: RunningAgent, call: Call) -> bool:

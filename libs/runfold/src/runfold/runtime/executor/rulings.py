@@ -34,7 +34,7 @@ from runfold.core.payload import Inline, inline_json, same
 from runfold.core.policy import MAX_LOST_ATTEMPTS
 from runfold.core.state import Call, Phase, State, Status
 from runfold.ports.agents import Returned
-from runfold.runtime.executor import version_gate
+from runfold.runtime.executor import recovery, version_gate
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey
 from runfold.runtime.executor.mailbox import Arrived
@@ -65,6 +65,8 @@ class Caused:
 Ruling = Settle | Hold | Caused
 ExistingRunInput = ApprovalInput | CancelInput | ResumeInput | ResolveInput | VerdictInput
 CAUSED = Caused()
+# Less than this can vanish in a clock's rounding, and an input would be looked at again in the same instant.
+_SHORTEST_HOLD_S = 0.001
 DUPLICATE = Settle(Settlement.DUPLICATE)
 STALE = Settle(Settlement.STALE)
 
@@ -188,6 +190,8 @@ def _resume(run: Run, batch: Batch, state: State, resume: ResumeInput, cause: Ca
     by, accept = resume.requested_by, resume.accept_version
     batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=by, accept_version=accept))
     run.dangling = batch.known.has_open_request
+    # Outcomes that nothing was done about while the run was held are told once more.
+    recovery.attach_survivors(run)
     return CAUSED
 
 
@@ -214,6 +218,8 @@ async def _resolve(run: Run, batch: Batch, state: State, resolve: ResolveInput, 
         return dead(
             "not_open", f"step {resolve.step} of run {state.run_id!r} is not indeterminate: see `runfold waits`"
         )
+    if resolve.attempt not in (None, call.attempt):
+        return dead("not_open", f"step {resolve.step} is in doubt about attempt {call.attempt}, not {resolve.attempt}")
     if resolve.outcome == "absent":
         return _resolve_absent(run, batch, state, call, resolve, cause)
     payloads = run.world.payloads
@@ -234,7 +240,7 @@ def _resolve_absent(run: Run, batch: Batch, state: State, call: Call, resolve: R
     tenure = run.tenure
     left = call.timeout_ms / 1000 + tenure.world.settings.grace_s - tenure.since_claim()
     if call.epoch != tenure.epoch and left > 0:
-        return Hold(left)
+        return Hold(max(left, _SHORTEST_HOLD_S))
     wait = state.waits[state.key(call.step)]
     batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=resolve.resolved_by, decision="absent"))
     return CAUSED

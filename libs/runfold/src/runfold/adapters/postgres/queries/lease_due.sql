@@ -12,6 +12,11 @@ with clock as materialized (
     join {schema}.partitions p using (partition)
     left join {schema}.leases l on l.run_id = c.run_id and l.step = c.step and l.attempt = c.attempt
     where c.recovery in ('lookup', 'manual')
+      -- A run that is held back as a whole could not use a verdict: asking again would only fill the log.
+      and not exists (
+          select from {schema}.waits w
+          where w.run_id = c.run_id and w.reason in ('version_mismatch', 'unknown_agent', 'error', 'budget_exceeded')
+      )
 ), due as (
     select * from judged
     where (overdue or (owner_gone and recovery = 'lookup')) and (until is null or until <= now)
