@@ -5,7 +5,7 @@ No test waits: a grace of minus a thousand seconds makes every call overdue, a l
 
 import asyncio
 
-from runfold.core.events import Recovery
+from runfold.core.events import Recovery, WaitReason
 from runfold.ports.store import OpenCallRow
 from tests.contract.store import rows
 from tests.contract.store.conftest import AnyStore
@@ -111,3 +111,12 @@ async def test_a_rebuilt_run_loses_the_calls_that_are_not_open_any_more(store: A
     row = await store.partition(3)
     await store.commit(rows.commit(row, rebuilt=["run"], opened_calls=[rows.call()]))
     assert sorted(await _due(store, OVERDUE)) == [2, 7]
+
+
+async def test_a_call_of_a_run_that_is_held_back_is_left_alone_until_the_run_is_lifted(store: AnyStore) -> None:
+    """Its verdict could not be used, and would be asked for again and again."""
+    wait = rows.wait(wait_id="run:3", reason=WaitReason.VERSION_MISMATCH)
+    row = await store.commit(rows.commit(rows.partition(epoch=5), opened_calls=[rows.call()], opened_waits=[wait]))
+    assert await _due(store, OVERDUE) == []
+    await store.commit(rows.commit(row, closed_waits=[("run", "run:3")]))
+    assert await _due(store, OVERDUE) == [2]

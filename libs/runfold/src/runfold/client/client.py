@@ -13,14 +13,14 @@ from runfold.client.errors import NoSuchEventError, RunCancelledError, RunFailed
 from runfold.client.inputs import Sender, Submitted
 from runfold.client.reader import LoggedEvent, RunReader, Settled
 from runfold.codec import inputs
-from runfold.core.events import RunCancelled, RunCompleted, RunFailed
+from runfold.core.events import RunCancelled, RunCompleted, RunFailed, WaitReason
 from runfold.core.state import State, Status
 from runfold.core.transitions import fold
 from runfold.ports.blobs import Blobs
 from runfold.ports.dead import DeadLetters
 from runfold.ports.log import Log
 from runfold.ports.publisher import Publisher
-from runfold.ports.store import Queries
+from runfold.ports.store import Queries, StoreUnavailable
 from runfold.ports.topics import Topics
 from runfold.service.settings import ClientSettings
 
@@ -100,12 +100,37 @@ class Client:
         value = inputs.encode_resume(run_id, by, accept_version=accept_version)
         return await self._sender.send(self._topics.requests, run_id, value)
 
-    async def resolve(
-        self, run_id: str, step: int, outcome: str, *, by: str, result: Json = None, error: str | None = None
+    async def resolve(  # noqa: PLR0913 - one per field
+        self,
+        run_id: str,
+        step: int,
+        outcome: str,
+        *,
+        by: str,
+        result: Json = None,
+        error: str | None = None,
+        attempt: int | None = None,
     ) -> Submitted:
-        """Say what became of an indeterminate call: ``result``, ``absent`` (run it again) or ``error``."""
-        value = inputs.encode_resolve(run_id, step, outcome, by, result=result, error=error)
+        """Say what became of an indeterminate call: ``result``, ``absent`` (run it again) or ``error``.
+
+        ``attempt``: the one that was looked at; None: the one that is in doubt now, as far as Postgres knows. So what
+        is said twice about one attempt is not believed about the next.
+        """
+        if attempt is None:
+            attempt = await self._doubted_attempt(run_id, step)
+        value = inputs.encode_resolve(run_id, step, outcome, by, result=result, error=error, attempt=attempt)
         return await self._sender.send(self._topics.requests, run_id, value)
+
+    async def _doubted_attempt(self, run_id: str, step: int) -> int | None:
+        try:
+            rows = await self._queries.waits(run_id)
+        except StoreUnavailable:
+            return None  # an input can be sent while Postgres is away
+        for row in rows:
+            if row.step == step and row.reason is WaitReason.INDETERMINATE:
+                attempt = (await self._payloads.json(row.detail)).get("attempt")
+                return attempt if isinstance(attempt, int) else None
+        return None
 
     async def settled(self, submitted: Submitted, *, timeout_s: float = 5.0) -> Settled | None:
         """Wait for what becomes of an input; None if nothing has in time: it stays durably queued."""
