@@ -100,7 +100,7 @@ class Client:
         value = inputs.encode_resume(run_id, by, accept_version=accept_version)
         return await self._sender.send(self._topics.requests, run_id, value)
 
-    async def resolve(  # noqa: PLR0913 - one per field
+    async def resolve(
         self,
         run_id: str,
         step: int,
