@@ -46,6 +46,14 @@ def agent(name: str = "one", **options: Any) -> Agent:
     return Agent(name, **{"model": ScriptedModel(["done"]), "instructions": "", **options})
 
 
+def test_a_tool_without_parentheses_is_told_the_classes() -> None:
+    with pytest.raises(DefinitionError, match=r"write @tool\(recovery=...\), not @tool.*RERUN.*KEYED.*LOOKUP.*MANUAL"):
+
+        @tool  # type: ignore[arg-type]
+        def read(name: str) -> str:
+            return name
+
+
 def test_a_tool_without_recovery_is_told_the_classes() -> None:
     """The author says what to do when nobody knows; the error lists what can be said."""
     with pytest.raises(DefinitionError, match=r"'read' says no recovery.*RERUN.*KEYED.*LOOKUP.*MANUAL"):

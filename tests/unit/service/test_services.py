@@ -42,7 +42,7 @@ def test_the_compactor_does_without_pydantic_ai_and_authors_code() -> None:
 def test_a_service_that_runs_an_app_needs_one(name: str) -> None:
     done = run(name)
     assert done.returncode == 2
-    assert "RUNFOLD_APP: is not set and has no default (or --app)" in done.stderr
+    assert "RUNFOLD_APP is not set: give module:attribute of the runfold.App there or with --app" in done.stderr
 
 
 @pytest.mark.parametrize("name", APPS)

@@ -52,7 +52,8 @@ async def findings(settings: ClientSettings) -> AsyncIterator[Finding]:
     for look in (_kafka, _postgres, _blobs):
         async for finding in look(settings):
             yield finding
-    yield await asyncio.to_thread(_app, settings)
+    for finding in await asyncio.to_thread(_app, settings):
+        yield finding
 
 
 async def set_up(settings: ClientSettings) -> AsyncIterator[str]:
@@ -136,14 +137,17 @@ async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:
         await blobs.close()
 
 
-def _app(settings: ClientSettings) -> Finding:
+def _app(settings: ClientSettings) -> list[Finding]:
     if settings.app is None:
-        return Finding("app", "note", "RUNFOLD_APP is not set", "set it for the step executor and the reconciler")
+        return [Finding("app", "note", "RUNFOLD_APP is not set", "set it for the step executor and the reconciler")]
     try:
         from runfold.sdk.loading import find_revision, load_app  # noqa: PLC0415 - pydantic-ai may not be installed
+        from runfold.sdk.remarks import remarks  # noqa: PLC0415 - the same
 
         app = load_app(settings.app)
         revision = find_revision(app.modules, settings.revision)
+        notes = [Finding(what, "note", found, mend) for what, found, mend in remarks(app)]
     except Exception as error:  # noqa: BLE001 - the author's module may raise anything
-        return Finding("app", "wrong", f"{type(error).__name__}: {one_line(error)}", "mend the app, or set RUNFOLD_APP")
-    return Finding("app", "ok", f"{app!r} at revision {revision}")
+        mend = "mend the app, or set RUNFOLD_APP"
+        return [Finding("app", "wrong", f"{type(error).__name__}: {one_line(error)}", mend)]
+    return [Finding("app", "ok", f"{app!r} at revision {revision}"), *notes]

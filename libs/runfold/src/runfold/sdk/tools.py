@@ -165,6 +165,8 @@ class Tool(Generic[P, R]):
 
 
 def tool(
+    function: None = None,
+    /,
     *,
     recovery: Recovery = _UNSAID,
     timeout: float = 60.0,
@@ -172,10 +174,18 @@ def tool(
     sequential: bool = False,
     needs_approval: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]:
-    """Declare a function as a tool. Its docstring and signature make the schema that the model sees.
+    """Declare a function as a tool: ``@tool(recovery=...)`` above a ``def`` or an ``async def``.
+
+    Its docstring and signature make the schema that the model sees: write what it does, and a type for each
+    parameter. A first parameter ``ctx: ToolContext[Deps]`` is not part of it. It returns any value that pydantic can
+    write as JSON, or a ``Result`` (what the model sees instead, state changes).
 
     Args:
+        function: Nothing; ``@tool`` without parentheses is an error that says what is missing.
         recovery: What to do when nobody knows whether it happened; it has no default, the author says it.
+            ``Recovery.RERUN``: run it again freely, it only reads. ``Recovery.KEYED``: run it again with the same
+            ``ctx.idempotency_key``, which the downstream honours. ``Recovery.LOOKUP``: ask the function under
+            ``@<tool>.lookup`` first. ``Recovery.MANUAL``: a person decides (``runfold resolve``).
         timeout: Seconds for one execution, more than 0.
         retries: Further attempts after an unknown outcome (RERUN, KEYED).
         sequential: Of one completion's calls, none runs beside this one.
@@ -184,6 +194,13 @@ def tool(
     Raises:
         DefinitionError: Whatever is wrong, at import.
     """
+    if cast("object", function) is not None:
+        name = getattr(function, "__name__", function)
+        message = (
+            f"tool {name!r}: write @tool(recovery=...), not @tool: say what to do when nobody knows whether it "
+            f"happened, one of {_CLASSES}"
+        )
+        raise DefinitionError(message)
 
     def declare(function: Callable[P, R]) -> Tool[P, R]:
         if isinstance(function, Tool):

@@ -30,14 +30,16 @@ class Problem:
         variable: Its name in the environment.
         message: What is wrong and what to do about it.
         is_unknown: There is no such variable.
+        is_missing: It is not set; the message goes on from its name.
     """
 
     variable: str
     message: str
     is_unknown: bool = False
+    is_missing: bool = False
 
     def __str__(self) -> str:
-        return f"{self.variable}: {self.message}"
+        return f"{self.variable} {self.message}" if self.is_missing else f"{self.variable}: {self.message}"
 
 
 class SettingsError(Exception):
@@ -181,7 +183,8 @@ def _invalid(error: ValidationError) -> Iterator[Problem]:
         field = str(found["loc"][0])
         variable = BY_FIELD[field]
         if found["type"] == "missing":
-            yield Problem(variable.name, f"is not set and has no default (or {variable.option}): {variable.meaning}")
+            said = f"is not set: give {variable.wanted} there or with {variable.option}"
+            yield Problem(variable.name, said, is_missing=True)
         else:
             yield Problem(variable.name, _reason(field, found["msg"], found["input"]))
 

@@ -35,6 +35,11 @@ class Variable:
         """As on the command line, e.g. ``--kafka-bootstrap``."""
         return "--" + self.field.replace("_", "-")
 
+    @property
+    def wanted(self) -> str:
+        """What to give, in a few words."""
+        return self.meaning.partition(";")[0].partition(", e.g.")[0].partition(" (")[0]
+
 
 VARIABLES = (
     Variable("kafka_bootstrap", "127.0.0.1:9092", "bootstrap servers, host:port[,host:port]"),
@@ -42,7 +47,7 @@ VARIABLES = (
     Variable("topic_prefix", "runfold.", "prefix of every topic and group"),
     Variable("partitions", "12", "partition count of each topic, fixed for life"),
     Variable("replication_factor", "the broker's", "replicas of each topic, for `runfold setup`"),
-    Variable("postgres_dsn", None, "libpq URL, e.g. postgresql://user:password@host:5432/database; required"),
+    Variable("postgres_dsn", None, "a libpq URL, e.g. postgresql://user:password@host:5432/database; required"),
     Variable("postgres_schema", "runfold", "schema of all tables"),
     Variable("blob_url", None, "s3://bucket/prefix or file:///folder; required"),
     Variable("app", None, "module:attribute of the runfold.App (executor, reconciler)"),

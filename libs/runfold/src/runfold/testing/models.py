@@ -30,13 +30,20 @@ _THEN = datetime(1970, 1, 1, tzinfo=UTC)
 class ScriptedModel(FunctionModel):
     """Answers by the number of responses already in the messages, so it needs no memory and survives any restart.
 
-    Item *n* of the script answers a request whose messages hold *n* responses:
+    Item *n* of the script answers a request whose messages hold *n* responses. An item is one of:
 
-    * a string: a text, which ends the run;
-    * ``("tool", {arguments})``, ``{"tool": ..., "args": {...}}`` or a ``ToolCallPart``: a tool call, or a list of them;
-    * a ``ModelResponse``: as it is;
+    * ``"text"``: a text, which ends the run;
+    * one tool call: ``("tool", {arguments})``, ``{"tool": "name", "args": {...}}``, ``{"tool": "name"}`` (no
+      arguments), or a ``pydantic_ai.messages.ToolCallPart``;
+    * a list of these: several calls in one completion;
+    * a ``pydantic_ai.messages.ModelResponse``: as it is, with its own usage and cost;
     * an exception: raised, every time that the position is asked;
-    * a function of the messages: called; it gives one of the above (or raises).
+    * a function of the messages (``list[ModelMessage]``): called, every time; it gives one of the above, or raises.
+
+    A completion made from a text or from calls counts 10 input and 5 output tokens and has no price; ids of its
+    calls are ``call-<item>-<index>``. A request beyond the script's end fails, and is not retried::
+
+        ScriptedModel([("search", {"q": "x"}), [{"tool": "note"}, ("mail", {"to": "a@b.c"})], "Done."])
 
     Args:
         script: The items.
