@@ -3,55 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
+from collections.abc import Mapping
+from typing import ClassVar
 
-from runfold import Agent, App, Recovery, ToolContext, tool
+import pytest
+
+from runfold import Agent, App, Recovery, ToolContext
+from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.codec import inputs as codec_inputs
-from runfold.codec import log as log_codec
-from runfold.codec.input_types import VerdictInput
 from runfold.core.events import (
     CancelRequested,
     Interrupted,
-    ModelCallRequested,
-    PartitionClaimed,
-    ToolCallRequested,
+    ModelResponded,
     ToolReturned,
-    WaitReason,
     Why,
 )
-from runfold.core.partitioning import partition_of
 from runfold.core.state import Status
-from runfold.testing import ScriptedModel
+from runfold.ports.inputs import InputRecord
+from tests.runtime import system as system_module
+from tests.runtime.apps import (
+    HangingModel,
+    claims,
+    done,
+    everything,
+    is_tool_request,
+    one_tool_app,
+    requests,
+    rule_verdict,
+    written_in,
+)
 from tests.runtime.faults import FaultyLog
 from tests.runtime.system import TOPICS, Book, System
 from tests.runtime.virtual import run_virtual
-
-
-def one_tool_app(recovery: Recovery, body: Callable[[ToolContext[None]], Awaitable[str]], **options: Any) -> App:
-    """An agent that calls ``act`` once and is done."""
-
-    @tool(recovery=recovery, **options)
-    async def act(ctx: ToolContext[None]) -> str:
-        """Act."""
-        return await body(ctx)
-
-    return App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
-
-
-def _has(calls: list[int], count: int) -> bool:
-    return len(calls) == count
-
-
-def is_tool_request(record: object) -> bool:
-    """A trap for ``FaultyLog``."""
-    return isinstance(record, ToolCallRequested)
-
-
-def requests(system: System, run_id: str = "r1") -> list[tuple[int, Why]]:
-    """Attempt and reason of each valid tool request."""
-    return [(e.attempt, e.why) for e in system.events(run_id) if isinstance(e, ToolCallRequested)]
 
 
 def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
@@ -83,15 +66,18 @@ def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
 
 
 def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
-    """P0 claims and pauses before reading Postgres; P1 works, the compactor applies; P0 must claim again."""
-    book = Book()
+    """P0 claims and pauses before it reads Postgres; P1 works and dies; P0 must claim again, and drive the run.
+
+    Retention has deleted the inputs meanwhile: none of them can wake P0 up.
+    """
 
     async def act(ctx: ToolContext[None]) -> str:
-        return str(book.apply(ctx.idempotency_key, "done"))
+        await asyncio.sleep(1000 if ctx.attempt == 1 else 0)
+        return "done"
 
     async def main() -> None:
         async with System.running(partitions=1) as system:
-            app = one_tool_app(Recovery.KEYED, act)
+            app = one_tool_app(Recovery.KEYED, act, timeout=3000.0)
             log = FaultyLog(system.broker)
             log.hold_acks = True
             p0 = await system.start_executor(app, "p0", log)
@@ -99,12 +85,58 @@ def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
             p0.membership.kill()
             p1 = await system.start_executor(app, "p1")
             await system.start("r1", "a")
-            await system.ended("r1")
-            await p1.stop()
+            await system.until(lambda: requests(system) == [(1, Why.FIRST)])
             await system.until(lambda: 0 in system.database.partitions and system.database.partitions[0].epoch > 0)
+            await system.until(lambda: "r1" in system.database.snapshots)
+            p1.kill()
+            system.broker.delete_before(TOPICS.requests, 0, 1)
             log.release()
-            await system.start("r2", "a")
-            assert (await system.ended("r2")).ended is Status.COMPLETED
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert requests(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
+            assert claims(system) == 3
+
+    run_virtual(main())
+
+
+class PausedInputs(MemoryInputs):
+    """Inputs that nobody reads before ``go`` is set."""
+
+    go: ClassVar[asyncio.Event]
+
+    async def open(self, partition: int, next_offsets: Mapping[str, int]) -> MemoryInputReader:
+        """Open a paused reader."""
+        reader = await super().open(partition, next_offsets)
+        following = reader.next
+
+        async def late(max_records: int) -> list[InputRecord]:
+            await PausedInputs.go.wait()
+            return await following(max_records)
+
+        reader.next = late  # type: ignore[method-assign]
+        return reader
+
+
+def test_2_a_run_that_was_written_to_in_a_later_epoch_is_not_judged_in_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P0 has noticed nothing; what Postgres gives it of the run says so: it writes nothing more in its epoch."""
+
+    async def main() -> None:
+        PausedInputs.go = asyncio.Event()
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, done, needs_approval=True)
+            with monkeypatch.context() as patch:
+                patch.setattr(system_module, "MemoryInputs", PausedInputs)
+                p0 = await system.start_executor(app, "p0")
+                await system.until(lambda: p0.executor.ready)
+            p0.membership.kill()
+            await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await system.waiting("r1", "awaiting_approval")
+            await system.until(lambda: "r1" in system.database.snapshots)
+            PausedInputs.go.set()
+            await system.until(lambda: claims(system) > 2)
+            assert written_in(system, 0) == 0
 
     run_virtual(main())
 
@@ -184,19 +216,13 @@ def test_8_a_starved_owner_gives_its_epoch_up_after_a_bounded_number_of_stale_re
             await system.until(lambda: p0.executor.ready)
             log.ack_delay = 6.0
             await system.start("r1", "a")
-            await system.until(lambda: _claims(system) > 1, 3000)
+            await system.until(lambda: claims(system) > 1, 3000)
             assert not calls
             log.ack_delay = 0.0
             assert (await system.ended("r1")).ended is Status.COMPLETED
             assert len(calls) == 1
 
     run_virtual(main(), 36000)
-
-
-def _claims(system: System) -> int:
-    _, end = system.broker.bounds(TOPICS.log, 0)
-    records = system.broker.slice(TOPICS.log, 0, 0, end)
-    return sum(isinstance(log_codec.decode(r.value or b""), PartitionClaimed) for r in records)
 
 
 def test_10_an_input_whose_append_failed_is_not_lost_behind_a_later_one() -> None:
@@ -218,6 +244,38 @@ def test_10_an_input_whose_append_failed_is_not_lost_behind_a_later_one() -> Non
             assert (await system.ended("r2")).ended is Status.COMPLETED
             for run_id in ("r1", "r2"):
                 assert system.types(run_id).count("RunStarted") == 1
+
+    run_virtual(main())
+
+
+def test_11_a_void_record_that_was_pipelined_behind_a_lost_one_is_not_revived() -> None:
+    """The completion is lost, the request behind it lands: void, though its seq is the next one of a later snapshot.
+
+    r2, which no snapshot covers, makes the take-over read the log from before that record on.
+    """
+
+    async def main() -> None:
+        async with System.running(partitions=1, snapshot_every=3) as system:
+            slow = Agent("slow", model=HangingModel(), instructions="")
+            app = App([*one_tool_app(Recovery.MANUAL, done).agents, slow])
+            log = FaultyLog(system.broker)
+            p0 = await system.start_executor(app, "p0", log)
+            await system.start("r2", "slow")
+            await system.until(lambda: len(system.types("r2")) == 2)
+            log.lose = lambda record: isinstance(record, ModelResponded)
+            await system.start("r1", "a")
+            await system.until(lambda: any(is_tool_request(record) for record in everything(system)))
+            assert requests(system) == []
+            log.lose = is_tool_request
+            await system.until(lambda: "ModelResponded" in system.types("r1"))
+            p0.kill()
+            await system.until(lambda: 2 in system.database.snapshots["r1"])
+            assert system.database.partitions[0].replay_from < 5
+            await system.start_executor(app, "p1")
+            state = await system.ended("r1")
+            assert state.ended is Status.COMPLETED
+            assert requests(system) == [(1, Why.FIRST)]
+            assert "Interrupted" not in system.types("r1")
 
     run_virtual(main())
 
@@ -338,10 +396,7 @@ def test_17_a_late_verdict_about_an_earlier_attempt_changes_nothing() -> None:
             await system.start_executor(one_tool_app(Recovery.KEYED, act))
             await system.start("r1", "a")
             await system.until(lambda: len(requests(system)) == 2)
-            verdict = VerdictInput(run_id="r1", step=2, attempt=1, outcome="found", verdict_by="x", result=b'"other"')
-            offset = await system.send(TOPICS.control, "r1", codec_inputs.encode_verdict(verdict))
-            await system.until(lambda: any(s.cause.offset == offset for s in system.records("r1")[1]))
-            assert system.records("r1")[1][-1].outcome == "stale"
+            assert await rule_verdict(system, "found", attempt=1, result=b'"other"') == "stale"
             gate.set()
             await system.ended("r1")
             [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
@@ -370,124 +425,5 @@ def test_freshness_an_old_contiguous_acknowledgement_is_not_acted_upon() -> None
             await system.ended("r1")
             assert calls == [2]
             assert requests(system) == [(1, Why.FIRST), (2, Why.STALE)]
-
-    run_virtual(main())
-
-
-def test_a_dangling_model_request_is_issued_again_and_counted_as_unaccounted() -> None:
-    """Nothing depended on it; its spend is unknown."""
-    asked = 0
-
-    async def main() -> None:
-        nonlocal asked
-        hang = asyncio.Event()
-
-        def slow(_: object) -> Any:
-            nonlocal asked
-            asked += 1
-            return "done"
-
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
-            app = App([Agent("a", model=ScriptedModel([slow]), instructions="")])
-            p0 = await system.start_executor(app, "p0", log)
-            await system.until(lambda: p0.executor.ready)
-            log.fates.extend(["ok", "ok"])
-            await system.start("r1", "a")
-            await system.until(lambda: "ModelCallRequested" in system.types("r1"))
-            p0.kill()
-            await system.start_executor(app, "p1")
-            state = await system.ended("r1")
-            attempts = [(e.attempt, e.why) for e in system.events("r1") if isinstance(e, ModelCallRequested)]
-            assert attempts[0] == (1, Why.FIRST)
-            assert state.unaccounted_calls == len(attempts) - 1
-            hang.set()
-
-    run_virtual(main())
-
-
-def test_three_attempts_lost_to_crashes_interrupt_the_run() -> None:
-    """A run that kills its process cannot halt a partition: error, and a person's resume lets it try again."""
-    calls: list[int] = []
-    calm = asyncio.Event()
-
-    async def act(ctx: ToolContext[None]) -> str:
-        calls.append(ctx.attempt)
-        if not calm.is_set():
-            await asyncio.Event().wait()
-        return "done"
-
-    async def main() -> None:
-        async with System.running(partitions=1) as system:
-            app = one_tool_app(Recovery.KEYED, act)
-            for crash in range(1, 4):
-                process = await system.start_executor(app, f"p{crash}")
-                if crash == 1:
-                    await system.start("r1", "a")
-                await system.until(partial(_has, calls, crash))
-                process.kill()
-            await system.start_executor(app, "p4")
-            state = await system.waiting("r1", WaitReason.ERROR)
-            assert len(calls) == 3
-            calm.set()
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            state = await system.ended("r1")
-            assert state.ended is Status.COMPLETED
-            assert len(calls) == 4
-
-    run_virtual(main())
-
-
-def test_a_lookup_call_of_a_dead_owner_is_settled_by_the_reconciler() -> None:
-    """Found: believed at once. The tool is called once."""
-    book = Book()
-
-    @tool(recovery=Recovery.LOOKUP)
-    async def act(ctx: ToolContext[None]) -> str:
-        """Act."""
-        book.apply(ctx.idempotency_key, "T-1")
-        await asyncio.Event().wait()
-        return "T-1"
-
-    @act.lookup
-    async def find(ctx: ToolContext[None]) -> str:
-        """Find."""
-        return str(book.results[ctx.idempotency_key])
-
-    app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
-
-    async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
-            await system.until(lambda: book.effects["r1:2"] == 1)
-            process.kill()
-            await system.start_executor(app)
-            await system.ended("r1")
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
-            assert returned.source == "reconciled"
-            assert book.effects == {"r1:2": 1}
-
-    run_virtual(main())
-
-
-def test_a_misplaced_input_is_forwarded_and_has_one_effect() -> None:
-    """It is settled where it was put, and its copy starts the run; sent twice by a crash, it is a duplicate."""
-
-    async def act(_: ToolContext[None]) -> str:
-        return "done"
-
-    async def main() -> None:
-        async with System.running(partitions=2) as system:
-            await system.start_executor(one_tool_app(Recovery.RERUN, act))
-            wrong = 1 - partition_of("r1", 2)
-            value = codec_inputs.encode_start("r1", "a", "go")
-            offset = await system.send(TOPICS.requests, "r1", value, partition=wrong)
-            await system.ended("r1")
-            cause = system.events("r1")[0].cause
-            assert cause is not None
-            assert cause.topic == TOPICS.control
-            assert cause.id == f"{TOPICS.requests}/{wrong}/{offset}"
 
     run_virtual(main())

@@ -9,9 +9,10 @@ import pytest
 
 from runfold import Agent, App, Recovery, Result, ToolContext, tool
 from runfold.codec import inputs as codec_inputs
-from runfold.core.events import InputSettled, Interrupted, RunCancelled, ToolCallRequested, VersionChanged
+from runfold.core.events import Interrupted, RunCancelled, ToolCallRequested, VersionChanged
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
+from tests.runtime.apps import last_settled, settled
 from tests.runtime.faults import FaultyLog
 from tests.runtime.system import TOPICS, Book, System
 from tests.runtime.virtual import run_virtual
@@ -27,19 +28,6 @@ def gated_app(instructions: str = "v1", **agent: Any) -> App:
     """An agent that publishes once, behind a gate."""
     model = ScriptedModel([("publish", {"body": "b"}), "done"])
     return App([Agent("a", model=model, instructions=instructions, tools=[publish], **agent)])
-
-
-def last_settled(system: System, run_id: str, offset: int) -> InputSettled | None:
-    """How an input was settled, if it was without an event."""
-    return next((s for s in system.records(run_id)[1] if s.cause.offset == offset), None)
-
-
-async def settled(system: System, run_id: str, offset: int) -> InputSettled:
-    """Wait for an input to be settled without an event."""
-    await system.until(lambda: last_settled(system, run_id, offset))
-    found = last_settled(system, run_id, offset)
-    assert found is not None
-    return found
 
 
 def test_another_prompt_refuses_the_run_within_seconds_of_the_approval_and_an_operator_may_accept() -> None:

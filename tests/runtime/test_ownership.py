@@ -1,0 +1,311 @@
+"""Who owns a partition, and what an owner may still do when it is lost, handed over, or truncated."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from runfold import Agent, App, Recovery, ToolContext
+from runfold.adapters.memory.blobs import MemoryBlobs
+from runfold.codec import inputs as codec_inputs
+from runfold.codec import log as log_codec
+from runfold.core.events import CancelRequested, Interrupted, ModelCallRequested, Resumed, ToolReturned, Why
+from runfold.core.payload import BlobRef, Inline
+from runfold.core.state import Status
+from runfold.ports.log import LogUnrecoverable
+from tests.runtime.apps import HangingModel, claims, done, everything, is_tool_request, one_tool_app, requests
+from tests.runtime.faults import FaultyLog
+from tests.runtime.system import TOPICS, Process, System
+from tests.runtime.virtual import run_virtual
+
+
+async def death_of(system: System, process: Process) -> ExceptionGroup[Exception]:
+    """Wait for a process to end with an error."""
+    system.processes.remove(process)
+    with pytest.raises(ExceptionGroup) as caught:
+        async with asyncio.timeout(60):
+            await process.task
+    return caught.value
+
+
+def test_an_append_acknowledged_below_the_expected_offset_ends_the_process() -> None:
+    """The log was truncated under its owner: claiming again would build on what is gone."""
+
+    async def main() -> None:
+        async with System.running(partitions=1, compacting=False) as system:
+            process = await system.start_executor(one_tool_app(Recovery.KEYED, done, needs_approval=True))
+            await system.start("r1", "a")
+            await system.waiting("r1", "awaiting_approval")
+            system.broker.truncate(TOPICS.log, 0, 3)
+            await system.approve("r1", 2)
+            error = await death_of(system, process)
+            unrecoverable, others = error.split(LogUnrecoverable)
+            assert unrecoverable is not None
+            assert others is None
+            assert claims(system) == 1
+
+    run_virtual(main())
+
+
+def test_a_log_that_ends_before_what_postgres_has_applied_ends_the_process() -> None:
+    """Found at the take-over, in a task of the tenure: it is raised, not tried again."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            first = await system.start_executor(one_tool_app(Recovery.KEYED, done))
+            await system.start("r1", "a")
+            await system.ended("r1")
+            await asyncio.sleep(5)
+            await first.stop()
+            for task in system._others:
+                task.cancel()
+            await asyncio.sleep(1)
+            system.broker.truncate(TOPICS.log, 0, 3)
+            error = await death_of(system, await system.start_executor(one_tool_app(Recovery.KEYED, done)))
+            assert error.subgroup(LogUnrecoverable) is not None
+
+    run_virtual(main())
+
+
+class StuckBlobs(MemoryBlobs):
+    """An object store whose second reading of a tool's arguments waits until ``free`` is set.
+
+    The first one is made to validate them, the second one to execute the tool.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.free, self.stuck = asyncio.Event(), asyncio.Event()
+        self._reads = 0
+
+    async def get(self, ref: BlobRef) -> bytes:
+        """Read, the first time late."""
+        self._reads += ref == Inline(b"{}")
+        if self._reads == 2 and not self.stuck.is_set():
+            self.stuck.set()
+            await self.free.wait()
+        return await super().get(ref)
+
+
+def test_an_effect_that_still_waits_for_a_payload_does_not_start_once_the_partition_is_lost() -> None:
+    """Its acknowledgement is fresh, but the tenure is over: only the next owner's attempt is performed."""
+    calls: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        return "done"
+
+    async def main() -> None:
+        blobs = StuckBlobs()
+        async with System.running(partitions=1, inline_limit=1, blobs=blobs) as system:
+            app = one_tool_app(Recovery.KEYED, act)
+            p0 = await system.start_executor(app, "p0")
+            await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await blobs.stuck.wait()
+            p0.membership.expire()
+            await asyncio.sleep(0.5)
+            blobs.free.set()
+            await system.ended("r1")
+            await asyncio.sleep(1)
+            assert calls == [2]
+
+    run_virtual(main())
+
+
+def test_a_model_is_not_asked_on_an_acknowledgement_that_is_not_fresh() -> None:
+    """Its request is appended again instead, and nothing is counted as spent."""
+    model = HangingModel(0)
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            log.trap = lambda record: isinstance(record, ModelCallRequested)
+            await system.start_executor(App([Agent("a", model=model, instructions="")]), "p0", log)
+            await system.start("r1", "a")
+            await system.until(lambda: log.hold_acks)
+            await asyncio.sleep(6)
+            log.release()
+            state = await system.ended("r1")
+            asked = [(e.attempt, e.why) for e in system.events("r1") if isinstance(e, ModelCallRequested)]
+            assert asked == [(1, Why.FIRST), (2, Why.STALE)]
+            assert model.asked == 1
+            assert state.unaccounted_calls == 0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("held_s", "attempts"), [(2.0, [1]), (3.0, [2])])
+def test_a_calls_time_counts_from_the_produce_of_its_request(held_s: float, attempts: list[int]) -> None:
+    """What the acknowledgement took is gone from the time-out of 3 s; with all of it gone nothing is started."""
+    calls: list[tuple[int, float]] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append((ctx.attempt, ctx.deadline - asyncio.get_running_loop().time()))
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            log.trap = is_tool_request
+            await system.start_executor(one_tool_app(Recovery.MANUAL, act, timeout=3.0), "p0", log)
+            await system.start("r1", "a")
+            await system.until(lambda: log.hold_acks)
+            await asyncio.sleep(held_s)
+            log.release()
+            await system.ended("r1")
+            assert [attempt for attempt, _ in calls] == attempts
+            assert calls[0][1] <= 3.0 - (held_s if attempts == [1] else 0.0)
+
+    run_virtual(main())
+
+
+def test_an_outcome_that_survived_beats_an_indeterminate_that_nobody_has_resolved() -> None:
+    """P0 loses the partition during a MANUAL call that succeeds; P1 calls it indeterminate; it comes back to P0.
+
+    By then the run is at rest behind a snapshot: P0 drives it all the same, because it holds an outcome for it.
+    """
+    calls: list[int] = []
+    gate = asyncio.Event()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        await gate.wait()
+        return "sent"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.MANUAL, act, timeout=2.0)
+            p0 = await system.start_executor(app, "p0")
+            p1 = await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await system.until(lambda: len(calls) == 1)
+            p0.membership.expire()
+            gate.set()
+            state = await system.waiting("r1", "indeterminate")
+            await system.until(lambda: state.seq in system.database.snapshots["r1"])
+            await asyncio.sleep(5)
+            await p1.stop()
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert (returned.source, returned.attempt, returned.result) == ("call", 1, Inline(b'"sent"'))
+            assert [event.reason for event in system.events("r1") if isinstance(event, Resumed)] == ["indeterminate"]
+            assert calls == [1]
+
+    run_virtual(main())
+
+
+def test_a_surviving_outcome_that_knows_nothing_leaves_the_call_in_doubt() -> None:
+    """As above, but the call fails: the person who was asked is still asked, and the run is not poisoned."""
+    gate = asyncio.Event()
+
+    async def act(_: ToolContext[None]) -> str:
+        await gate.wait()
+        raise RuntimeError("connection reset")
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.MANUAL, act, timeout=2.0)
+            p0 = await system.start_executor(app, "p0")
+            p1 = await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await system.until(lambda: requests(system))
+            p0.membership.expire()
+            gate.set()
+            await system.waiting("r1", "indeterminate")
+            await p1.stop()
+            await asyncio.sleep(60)
+            assert [e.reason for e in system.events("r1") if isinstance(e, Interrupted)] == ["indeterminate"]
+            assert p0.executor.parked == {}
+            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "result", "ops", result=1))
+            await system.ended("r1")
+
+    run_virtual(main())
+
+
+def test_an_owner_that_hangs_in_its_claim_is_ended_by_the_hand_over() -> None:
+    """The log acknowledges nothing: a revocation takes at most the time to drain, and the process can stop."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            log.hold_acks = True
+            process = await system.start_executor(one_tool_app(Recovery.KEYED, done), "p0", log)
+            await system.until(lambda: log.held_acks == 1)
+            async with asyncio.timeout(30):
+                await process.stop()
+
+    run_virtual(main())
+
+
+def test_an_owner_whose_partition_is_lost_does_nothing_more() -> None:
+    """It neither reads inputs nor claims again: the new owner is not disturbed."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, done)
+            p0 = await system.start_executor(app, "p0")
+            await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await system.ended("r1")
+            p0.membership.expire()
+            await system.until(lambda: claims(system) == 2)
+            await system.start("r2", "a")
+            await system.ended("r2")
+            await asyncio.sleep(60)
+            assert claims(system) == 2
+
+    run_virtual(main())
+
+
+def test_a_zombies_void_records_do_not_end_the_epoch() -> None:
+    """A gap without a claim is passed: the owner goes on in its epoch, at once."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(Recovery.KEYED, done, needs_approval=True))
+            await system.start("r1", "a")
+            await system.waiting("r1", "awaiting_approval")
+            late = next(e for e in system.events("r1") if isinstance(e, ModelCallRequested))
+            head, value = log_codec.encode(late)
+            system.broker.append(TOPICS.log, 0, b"r1", value, (("rf", head),))
+            await system.approve("r1", 2)
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert claims(system) == 1
+            assert sum(isinstance(record, ModelCallRequested) for record in everything(system)) == 3
+
+    run_virtual(main())
+
+
+def test_inputs_that_arrive_during_a_hand_over_are_left_to_the_next_owner() -> None:
+    """A draining owner appends outcomes, and takes no new decision."""
+    gate = asyncio.Event()
+
+    async def act(_: ToolContext[None]) -> str:
+        await gate.wait()
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, act)
+            p0 = await system.start_executor(app, "p0")
+            await system.start("r1", "a")
+            await system.until(lambda: requests(system))
+            stopping = asyncio.create_task(p0.stop())
+            await asyncio.sleep(1)
+            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await system.start("r2", "a")
+            await asyncio.sleep(1)
+            gate.set()
+            await stopping
+            epoch = system.events("r1")[0].epoch
+            assert system.types("r1")[-1] == "ToolReturned"
+            assert system.events("r2") == []
+            await system.start_executor(app, "p1")
+            await system.ended("r1")
+            [cancel] = [event for event in system.events("r1") if isinstance(event, CancelRequested)]
+            assert cancel.epoch > epoch
+            assert system.events("r2")[0].epoch > epoch
+
+    run_virtual(main())
