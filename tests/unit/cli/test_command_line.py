@@ -9,6 +9,11 @@ import pytest
 
 from runfold.cli import main
 from runfold.cli.app import settings_first
+from runfold.cli.explain import one_line
+from runfold.cli.writing import outcome, refusal
+from runfold.client import Settled, Submitted
+from runfold.client.scan import Place
+from runfold.ports.publisher import Published
 from runfold.service.variables import VARIABLES
 
 PLACES = {
@@ -50,6 +55,7 @@ def test_settings_may_stand_anywhere() -> None:
         (["resolve", "r-1", "24", "--by", "ops"], "exactly one of --result, --absent and --error"),
         (["resolve", "r-1", "24", "--by", "ops", "--absent", "--error", "x"], "exactly one of"),
         (["resolve", "r-1", "24", "--by", "ops", "--result", "oops"], "--result is not JSON"),
+        (["start", "research", "--input", "{}", "--wait-timeout", "3"], "--wait-timeout is for --wait"),
         (["list", "--status", "sleeping"], "sleeping"),
         (["frobnicate"], "frobnicate"),
         (["approve", "r-1", "r-1:19"], "--by"),
@@ -74,6 +80,25 @@ def test_every_variable_is_an_option_of_every_command(capsys: pytest.CaptureFixt
     line[line.index("--postgres-schema") + 1] = "runfold"
     assert main(["list", *line]) == 3, capsys.readouterr().err
     assert main([*line, "list"]) == 3, capsys.readouterr().err
+
+
+def test_an_error_on_several_lines_becomes_one_that_separates_them() -> None:
+    assert one_line(ValueError("a failed\n\tIs it  running?\n")) == "a failed; Is it running?"
+
+
+def test_an_input_without_an_executor_is_queued_and_says_where_to_look() -> None:
+    submitted = Submitted("run-1", Published("runfold.requests", 2, 7), Place(None, None))
+    assert outcome(submitted, None, 5.0) == (
+        "it is durably queued at runfold.requests[2]@7, not refused: no executor has handled it within 5 s (after a "
+        "crash the take-over takes about 10 s); see `runfold events run-1` or `runfold dead list`"
+    )
+
+
+@pytest.mark.parametrize("reason", ["run_exists", "not_open", "unsupported_type", "version_mismatch"])
+def test_a_refusal_gives_each_hint_once(reason: str) -> None:
+    detail = "an id is never used again, see `runfold waits`, is not served"
+    said = refusal(Settled("dead", reason=reason, detail=detail))
+    assert all(said.count(hint) == 1 for hint in ("never used again", "`runfold waits`", "not served"))
 
 
 def test_bad_json_names_the_position(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,8 @@ from typing import Any, Literal
 from runfold.adapters.kafka.admin import check_topics, setup_topics
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
 from runfold.adapters.postgres import migrate
-from runfold.cli.explain import address, one_line
+from runfold.cli.explain import address, one_line, what_failed
+from runfold.cli.words import counted
 from runfold.ports.blobs import BlobMissing, BlobsUnavailable
 from runfold.ports.store import StoreUnavailable
 from runfold.ports.topics import Topics
@@ -105,7 +106,7 @@ async def _postgres(settings: ClientSettings) -> AsyncIterator[Finding]:
         store = await reach_postgres(settings, max_size=1, timeout_s=10.0)
     except StoreUnavailable as error:
         mend = "start Postgres, or set RUNFOLD_POSTGRES_DSN"
-        yield Finding("postgres", "unreachable", f"{where}: {one_line(error)}", mend)
+        yield Finding("postgres", "unreachable", f"{where}: {what_failed('Postgres', error)}", mend)
         return
     except InstallationError as error:
         yield Finding("tables", "wrong", one_line(error), "run `runfold setup`, as a user who may")
@@ -115,7 +116,7 @@ async def _postgres(settings: ClientSettings) -> AsyncIterator[Finding]:
     finally:
         await store.close()
     yield Finding("postgres", "ok", f"{about['server']} at {where}")
-    yield Finding("tables", "ok", f"schema {about['schema']}, {len(about['migrations'])} migrations")
+    yield Finding("tables", "ok", f"schema {about['schema']}, {counted(len(about['migrations']), 'migration')}")
 
 
 async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:

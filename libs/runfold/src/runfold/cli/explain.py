@@ -77,7 +77,12 @@ def address(settings: ClientSettings, field: str) -> str:
 
 def unreachable(what: str, where: str, variable: str, error: Exception) -> str:
     """Say what could not be reached, where, and which variable holds the address."""
-    return f"{what} could not be reached at {where} ({variable}): {one_line(error)}"
+    return f"{what} could not be reached at {where} ({variable}): {what_failed(what, error)}"
+
+
+def what_failed(what: str, error: Exception) -> str:
+    """Give an exception's message on one line, for a text that has named the dependency already."""
+    return one_line(error).removeprefix(f"{what}: ")
 
 
 def one_line(error: Exception) -> str:

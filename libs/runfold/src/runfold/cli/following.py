@@ -70,7 +70,10 @@ class Watch:
     def standing(self) -> str:
         """Where the run stands, for a person who waits no longer."""
         if self._waits:
-            return "; ".join(f"it waits for {waits_for(wait)}; next: {lifts(wait)}" for wait in self._waits.values())
+            waits = [
+                f"it waits for {short(waits_for(wait), 200)}; next: {lifts(wait)}" for wait in self._waits.values()
+            ]
+            return "; ".join(waits)
         if not self.last:
             return "no executor has started it; are `runfold-step-executor` processes running?"
         return f"its last event is {self.last['type']} (seq {self.last['seq']})"

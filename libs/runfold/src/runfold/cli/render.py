@@ -206,7 +206,7 @@ def _dead(console: Console, rows: Json) -> None:
 
 
 def _checks(console: Console, rows: Json) -> None:
-    cells = [(row["what"], row["status"], row["detail"], row["mend"] or "") for row in rows]
+    cells = [(row["what"], row["status"], hashes_cut(row["detail"]), row["mend"] or "") for row in rows]
     _table(console, ("what", "status", "found", "how to mend it"), cells, "nothing to check")
 
 

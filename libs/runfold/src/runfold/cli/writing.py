@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _MENDS = {
     "unknown_run": "`runfold list` shows the runs that exist",
     "run_exists": "choose another --run-id",
+    "version_mismatch": "`--accept-version` accepts it",
 }
 
 
