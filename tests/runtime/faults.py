@@ -31,13 +31,13 @@ class FaultyLog(MemoryLog):
         super().__init__(broker)
         self.hold_landing = self.hold_acks = False
         self.ack_delay = self._last_due = 0.0
-        self._late: deque[Callable[[], None]] = deque()
         self.fates: deque[str] = deque()
         self.trap: Callable[[LogRecordBody], bool] | None = None
         self.lose: Callable[[LogRecordBody], bool] | None = None
         self.watch: Callable[[LogRecordBody], None] = _nothing
         self._held_landings: deque[Callable[[], None]] = deque()
-        self._held_acks: deque[Callable[[], None]] = deque()
+        self._acks: deque[Callable[[], None]] = deque()
+        self._ripe = 0
 
     @property
     def held(self) -> int:
@@ -47,7 +47,7 @@ class FaultyLog(MemoryLog):
     @property
     def held_acks(self) -> int:
         """How many acknowledgements wait before the process."""
-        return len(self._held_acks)
+        return len(self._acks)
 
     def release(self) -> None:
         """Let everything through, in order."""
@@ -55,8 +55,7 @@ class FaultyLog(MemoryLog):
         while self._held_landings:
             self._held_landings.popleft()()
         self.hold_acks = False
-        while self._held_acks:
-            self._held_acks.popleft()()
+        asyncio.get_running_loop().call_soon(self._deliver)
 
     def _land(self, partition: int, record: Stored, on_ack: OnAck) -> None:
         if self.hold_landing:
@@ -78,19 +77,20 @@ class FaultyLog(MemoryLog):
             self._acknowledge(partition, on_ack, AppendFailed("the acknowledgement was lost"))
 
     def _acknowledge(self, _partition: int, on_ack: OnAck, outcome: int | AppendFailed) -> None:
-        if self.ack_delay or self._late:
-            # In the order of the appends, also after the delay was changed: whichever timer rings takes the first.
-            loop = asyncio.get_running_loop()
-            self._last_due = max(self._last_due, loop.time() + self.ack_delay)
-            self._late.append(lambda: on_ack(outcome))
-            loop.call_at(self._last_due, self._ring)
-        elif self.hold_acks:
-            self._held_acks.append(lambda: super(FaultyLog, self)._acknowledge(_partition, on_ack, outcome))
-        else:
-            super()._acknowledge(_partition, on_ack, outcome)
+        # In the order of the appends, whatever is switched when: whichever timer rings takes the first.
+        loop = asyncio.get_running_loop()
+        self._last_due = max(self._last_due, loop.time() + self.ack_delay)
+        self._acks.append(lambda: on_ack(outcome))
+        loop.call_at(self._last_due, self._ring)
 
     def _ring(self) -> None:
-        self._late.popleft()()
+        self._ripe += 1
+        self._deliver()
+
+    def _deliver(self) -> None:
+        while self._ripe and not self.hold_acks:
+            self._ripe -= 1
+            self._acks.popleft()()
 
 
 def _nothing(_: LogRecordBody) -> None:

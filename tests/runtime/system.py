@@ -58,7 +58,10 @@ class Process:
 
 @dataclass
 class System:
-    """In-memory Kafka, Postgres and object store, and the processes on them."""
+    """In-memory Kafka, Postgres and object store, and the processes on them.
+
+    ``store``, ``publisher`` and ``inputs`` make the clients of the processes; faulty ones may be given.
+    """
 
     partitions: int = 2
     session_s: float = 10.0
@@ -69,6 +72,9 @@ class System:
     snapshot_every: int = 50
     compacting: bool = True
     inline_limit: int = 65_536
+    store: Callable[[MemoryDatabase], MemoryStore] = MemoryStore
+    publisher: Callable[[MemoryBroker], MemoryPublisher] = MemoryPublisher
+    inputs: Callable[[MemoryBroker], MemoryInputs] = MemoryInputs
     _others: list[asyncio.Task[None]] = field(default_factory=list)
     _seed: int = 0
 
@@ -109,9 +115,9 @@ class System:
             async with app.running("executor", revision=revision) as agents:
                 executor = Executor(
                     log=log,
-                    inputs=MemoryInputs(self.broker),
-                    publisher=MemoryPublisher(self.broker),
-                    store=MemoryStore(self.database),
+                    inputs=self.inputs(self.broker),
+                    publisher=self.publisher(self.broker),
+                    store=self.store(self.database),
                     blobs=self.blobs,
                     agents=agents,
                     clock=LoopClock(),
@@ -129,14 +135,14 @@ class System:
         self.processes.append(process)
         return process
 
-    def start_compactor(self) -> None:
-        """Start a compactor."""
+    def start_compactor(self) -> MemoryMembership:
+        """Start a compactor; gives its membership."""
         self._seed += 1
         compactor = Compactor(
             log=MemoryLog(self.broker),
-            store=MemoryStore(self.database),
-            publisher=MemoryPublisher(self.broker),
-            inputs=MemoryInputs(self.broker),
+            store=self.store(self.database),
+            publisher=self.publisher(self.broker),
+            inputs=self.inputs(self.broker),
             blobs=self.blobs,
             clock=LoopClock(),
             chance=SeededChance(self._seed),
@@ -148,6 +154,7 @@ class System:
         )
         membership = MemoryMembership(self.broker, "compactors", TOPICS.log)
         self._others.append(asyncio.create_task(membership.run(compactor), name="compactor"))
+        return membership
 
     def start_reconciler(self, app: App) -> None:
         """Start a reconciler."""
@@ -155,8 +162,8 @@ class System:
         async def run() -> None:
             async with app.running("reconciler", revision="rev-1") as agents:
                 reconciler = Reconciler(
-                    MemoryStore(self.database),
-                    MemoryPublisher(self.broker),
+                    self.store(self.database),
+                    self.publisher(self.broker),
                     self.blobs,
                     agents,
                     LoopClock(),

@@ -352,7 +352,7 @@ def test_an_input_that_is_too_large_to_be_forwarded_is_dead() -> None:
         async with System.running(partitions=2) as system:
             await system.start_executor(model_app("done"))
             value = codec_inputs.encode_start("r1", "a", "x" * 1_000_000)
-            offset = system.broker.append(TOPICS.requests, WRONG, b"r1", value, (("trace", b"y" * 249_800),))
+            offset = system.broker.append(TOPICS.requests, WRONG, b"r1", value, (("trace", b"y" * 260_000),))
             behind = await system.send(TOPICS.requests, "r1", codec_inputs.encode_start("r1", "a", "z"), WRONG)
             await system.ended("r1")
             other = next(f"x{n}" for n in range(9) if partition_of(f"x{n}", 2) == WRONG)

@@ -1,0 +1,146 @@
+"""Model calls: retried with back-off, at the provider's own time, across owners, and a bounded number of times."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic_ai.exceptions import ModelHTTPError
+
+from runfold import Agent, App
+from runfold.codec import inputs as codec_inputs
+from runfold.core.events import ModelCallFailed, ModelCallRequested, WaitReason, Why
+from runfold.core.state import Status
+from tests.runtime.apps import HangingModel, model_app
+from tests.runtime.system import System
+from tests.runtime.virtual import run_virtual
+
+
+def failing(asked: list[float], times: int, error: Exception) -> Any:
+    """Give a script item that fails so many times, and notes when it was asked."""
+
+    def item(_: object) -> str:
+        asked.append(asyncio.get_running_loop().time())
+        if len(asked) <= times:
+            raise error
+        return "done"
+
+    return item
+
+
+def attempts(system: System) -> list[tuple[int, Why]]:
+    """Attempt and reason of each valid model request of r1."""
+    return [(e.attempt, e.why) for e in system.events("r1") if isinstance(e, ModelCallRequested)]
+
+
+def test_a_failing_model_is_asked_three_times_and_then_a_person() -> None:
+    """With a growing, jittered back-off in between; a person's resume allows three more."""
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(model_app(failing(asked, 4, ModelHTTPError(503, "m"))))
+            await system.start("r1", "a")
+            await system.waiting("r1", WaitReason.ERROR)
+            await asyncio.sleep(100)
+            assert attempts(system) == [(1, Why.FIRST), (2, Why.RETRY), (3, Why.RETRY)]
+            failed = [event for event in system.events("r1") if isinstance(event, ModelCallFailed)]
+            assert [event.retry_at is None for event in failed] == [False, False, True]
+            assert asked[0] < asked[1] <= asked[0] + 0.6
+            assert asked[1] < asked[2] <= asked[1] + 1.1
+            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert len(asked) == 5
+
+    run_virtual(main())
+
+
+def test_a_model_that_refuses_is_not_asked_again() -> None:
+    """An error that no retry mends interrupts the run at once."""
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(model_app(failing(asked, 9, ModelHTTPError(400, "m"))))
+            await system.start("r1", "a")
+            await system.waiting("r1", WaitReason.ERROR)
+            assert len(asked) == 1
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("after", "waited"), [(20.0, 20.0), (500.0, 30.0)])
+def test_a_providers_retry_after_is_honoured_up_to_thirty_seconds(after: float, waited: float) -> None:
+    """Asking earlier would only be refused again."""
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=after))))
+            await system.start("r1", "a")
+            await system.ended("r1")
+            assert asked[1] - asked[0] == pytest.approx(waited, abs=0.05)
+
+    run_virtual(main())
+
+
+def test_a_new_owner_waits_for_the_time_of_the_retry() -> None:
+    """The time stands in the log: a hand-over does not ask early, nor count it as an attempt lost."""
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=25.0)))
+            first = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.until(lambda: "ModelCallFailed" in system.types("r1"))
+            await first.stop()
+            await system.start_executor(app)
+            await system.ended("r1")
+            assert asked[1] - asked[0] == pytest.approx(25.0, abs=0.05)
+            assert attempts(system) == [(1, Why.FIRST), (2, Why.RETRY)]
+
+    run_virtual(main())
+
+
+def test_a_dangling_model_request_is_issued_again_and_counted_as_unaccounted() -> None:
+    """Its process dies while the model thinks: nothing depended on the answer, and its spend is unknown."""
+    model = HangingModel(1)
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = App([Agent("a", model=model, instructions="")])
+            first = await system.start_executor(app, "p0")
+            await system.start("r1", "a")
+            await system.until(lambda: model.asked == 1)
+            first.kill()
+            await system.start_executor(app, "p1")
+            state = await system.ended("r1")
+            assert attempts(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
+            assert model.asked == 2
+            assert state.unaccounted_calls == 1
+
+    run_virtual(main())
+
+
+def test_three_model_calls_lost_to_crashes_interrupt_the_run() -> None:
+    """A completion that kills its process cannot halt a partition; a person's resume asks again."""
+    model = HangingModel(3)
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = App([Agent("a", model=model, instructions="")])
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            for lost in (1, 2, 3):
+                await system.until(lambda lost=lost: model.asked == lost)  # type: ignore[misc]
+                process.kill()
+                process = await system.start_executor(app)
+            await system.waiting("r1", WaitReason.ERROR)
+            assert model.asked == 3
+            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert model.asked == 4
+
+    run_virtual(main())

@@ -1,0 +1,452 @@
+"""Dangling calls: what a verdict, a lookup or a person says of them, and when it is believed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from runfold import ABSENT, Indeterminate, Recovery, ToolContext
+from runfold.codec import inputs as codec_inputs
+from runfold.core.events import Interrupted, RunCancelled, ToolCallRequested, ToolReturned, WaitReason, Why
+from runfold.core.state import Status
+from tests.runtime.apps import model_app, one_tool_app, requests, rule_verdict, settled
+from tests.runtime.system import Book, Process, System
+from tests.runtime.virtual import run_virtual
+
+
+ERROR = {"absent": None, "indeterminate": "no answer"}
+
+
+async def hang(_: ToolContext[None]) -> str:
+    """Never end."""
+    await asyncio.Event().wait()
+    return ""
+
+
+async def never_asked(_: ToolContext[None]) -> str:
+    """Fail the test: the lookup is the reconciler's, and no reconciler runs."""
+    raise AssertionError("asked")
+
+
+async def after_a_crash(system: System, process: Process, calls: int) -> None:
+    """Wait until the attempt is requested, and kill its process."""
+    await system.until(lambda: len(requests(system)) == calls)
+    await asyncio.sleep(0.1)
+    process.kill()
+
+
+def test_absent_is_believed_only_when_no_earlier_owner_can_act_any_more() -> None:
+    """Of an earlier epoch's call: time-out and grace after the claim. Of this epoch's own call: at once."""
+
+    async def fail(_: ToolContext[None]) -> str:
+        raise RuntimeError("connection reset")
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.MANUAL, fail, timeout=20.0)
+            clock = asyncio.get_running_loop().time
+            absent = codec_inputs.encode_resolve("r1", 2, "absent", "ops")
+            first = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.waiting("r1", "indeterminate")
+            await system.request("r1", absent)
+            await system.until(lambda: system.types("r1").count("Interrupted") == 2)
+            assert clock() < 1.0
+            await first.stop()
+            second = await system.start_executor(app)
+            await system.until(lambda: second.executor.ready)
+            claimed = clock()
+            await system.request("r1", absent)
+            await system.until(lambda: system.types("r1").count("Resumed") == 2)
+            assert 25.0 <= clock() - claimed < 26.0
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("outcome", ["absent", "indeterminate"])
+def test_a_verdict_against_an_effect_that_lives_is_stale(outcome: str) -> None:
+    """Its owner knows better: neither a second attempt nor a person is asked for."""
+    gate = asyncio.Event()
+
+    async def act(_: ToolContext[None]) -> str:
+        await gate.wait()
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(Recovery.LOOKUP, act, lookup=never_asked))
+            await system.start("r1", "a")
+            await system.until(lambda: requests(system))
+            assert await rule_verdict(system, outcome, error=ERROR[outcome]) == "stale"
+            gate.set()
+            await system.ended("r1")
+            assert requests(system) == [(1, Why.FIRST)]
+            assert "Interrupted" not in system.types("r1")
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("outcome", ["absent", "indeterminate"])
+def test_a_verdict_about_a_call_in_doubt_is_stale_unless_it_was_found(outcome: str) -> None:
+    """A person was asked already; what was found is believed all the same."""
+
+    async def fail(_: ToolContext[None]) -> str:
+        raise RuntimeError("connection reset")
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            first = await system.start_executor(one_tool_app(Recovery.MANUAL, fail))
+            await system.start("r1", "a")
+            await system.waiting("r1", "indeterminate")
+            await first.stop()  # with the process its outcome is gone: only the phase says that it is in doubt
+            await system.start_executor(one_tool_app(Recovery.MANUAL, fail))
+            assert await rule_verdict(system, outcome, error=ERROR[outcome]) == "stale"
+            assert await rule_verdict(system, "found", result=b'"T-1"') is None
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+
+    run_virtual(main())
+
+
+def test_an_indeterminate_verdict_of_a_dead_owners_call_asks_a_person() -> None:
+    """The lookup keeps failing: the run waits, visibly."""
+
+    async def main() -> None:
+        app = one_tool_app(Recovery.LOOKUP, hang, lookup=never_asked)
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await after_a_crash(system, process, 1)
+            await system.start_executor(app)
+            assert await rule_verdict(system, "indeterminate", error="no answer") is None
+            await system.waiting("r1", "indeterminate")
+
+    run_virtual(main())
+
+
+def test_a_call_that_is_absent_three_times_interrupts_the_run() -> None:
+    """A call that kills its process before it happens is not repeated for ever; a person's resume allows it again."""
+
+    async def main() -> None:
+        app = one_tool_app(Recovery.LOOKUP, hang, lookup=never_asked)
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            for attempt in (1, 2, 3):
+                await after_a_crash(system, process, attempt)
+                process = await system.start_executor(app)
+                assert await rule_verdict(system, "absent", attempt=attempt) is None
+            await system.waiting("r1", WaitReason.ERROR)
+            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT), (3, Why.ABSENT)]
+            assert await rule_verdict(system, "absent", attempt=3) == "stale"
+            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            await system.until(lambda: "Resumed" in system.types("r1"))
+            assert await rule_verdict(system, "absent", attempt=3) is None
+            assert requests(system)[3:] == [(4, Why.ABSENT)]
+
+    run_virtual(main())
+
+
+def test_absent_does_not_execute_a_run_that_the_version_gate_holds_back() -> None:
+    """It is stale there; the executor with the right version takes the same verdict."""
+
+    async def act(ctx: ToolContext[None]) -> str:
+        return await hang(ctx) if ctx.attempt == 1 else "done"
+
+    async def main() -> None:
+        right = one_tool_app(Recovery.LOOKUP, act, lookup=never_asked)
+        other = one_tool_app(Recovery.LOOKUP, act, lookup=never_asked, agent={"instructions": "another prompt"})
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(right)
+            await system.start("r1", "a")
+            await after_a_crash(system, process, 1)
+            wrong = await system.start_executor(other)
+            await system.waiting("r1", "version_mismatch")
+            assert await rule_verdict(system, "absent") == "stale"
+            assert len(requests(system)) == 1
+            await wrong.stop()
+            await system.start_executor(right)
+            await system.until(lambda: "Resumed" in system.types("r1"))
+            assert await rule_verdict(system, "absent") is None
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+
+    run_virtual(main())
+
+
+def test_a_resume_of_an_agent_that_this_code_does_not_know_or_of_nothing_is_refused() -> None:
+    """The first cannot be lifted here, the second holds nothing."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(model_app("done", name="other"))
+            await system.start("r1", "a")
+            await system.waiting("r1", "unknown_agent")
+            await system.start("r2", "other")
+            await system.ended("r2")
+            resume = [await system.request(r, codec_inputs.encode_resume(r, "ops")) for r in ("r1", "r2")]
+            assert (await settled(system, "r1", resume[0])).reason == "unknown_agent"
+            assert (await settled(system, "r2", resume[1])).reason == "not_open"
+            assert "Resumed" not in system.types("r1")
+
+    run_virtual(main())
+
+
+def test_five_lookups_that_do_not_decide_it_ask_a_person() -> None:
+    """The live owner asks at once, then 1, 2, 4 and 8 seconds later, and does not repeat the call."""
+    asked: list[float] = []
+
+    async def fail(_: ToolContext[None]) -> str:
+        asked.append(asyncio.get_running_loop().time())
+        raise RuntimeError("connection reset")
+
+    async def look(_: ToolContext[None]) -> str:
+        asked.append(asyncio.get_running_loop().time())
+        raise Indeterminate("cannot tell")
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look))
+            await system.start("r1", "a")
+            await system.waiting("r1", "indeterminate")
+            await asyncio.sleep(100)
+            assert [round(later - asked[0]) for later in asked] == [0, 0, 1, 3, 7, 15]
+            assert len(requests(system)) == 1
+
+    run_virtual(main())
+
+
+def test_after_a_time_out_the_lookup_is_asked_when_the_grace_is_over() -> None:
+    """What was on its way may still arrive: "absent" before that would repeat it."""
+    looked: list[float] = []
+    began: list[float] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        began.append(asyncio.get_running_loop().time())
+        return await hang(ctx) if ctx.attempt == 1 else "done"
+
+    async def look(_: ToolContext[None]) -> object:
+        looked.append(asyncio.get_running_loop().time())
+        return ABSENT
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(Recovery.LOOKUP, act, lookup=look, timeout=2.0))
+            await system.start("r1", "a")
+            await system.ended("r1")
+            assert looked[0] - began[0] == pytest.approx(7.0, abs=0.1)
+            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+
+    run_virtual(main())
+
+
+def test_a_lookup_call_that_stays_absent_is_an_error_for_the_model() -> None:
+    """Up to the tool's retries it is executed again; then the model is told, since nothing has happened."""
+    calls: list[int] = []
+
+    async def fail(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        raise RuntimeError("refused")
+
+    async def look(_: ToolContext[None]) -> object:
+        return ABSENT
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look, retries=2))
+            await system.start("r1", "a")
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert calls == [1, 2, 3]
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert returned.is_error
+
+    run_virtual(main())
+
+
+def test_a_lookup_call_of_a_dead_owner_is_settled_by_the_reconciler() -> None:
+    """Found: believed at once. The tool is called once."""
+    book = Book()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        book.apply(ctx.idempotency_key, "T-1")
+        return await hang(ctx)
+
+    async def look(ctx: ToolContext[None]) -> str:
+        return str(book.results[ctx.idempotency_key])
+
+    async def main() -> None:
+        app = one_tool_app(Recovery.LOOKUP, act, lookup=look)
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            system.start_reconciler(app)
+            await system.start("r1", "a")
+            await after_a_crash(system, process, 1)
+            await system.start_executor(app)
+            await system.ended("r1")
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert returned.source == "reconciled"
+            assert book.effects == {"r1:2": 1}
+
+    run_virtual(main())
+
+
+def test_recovery_class_and_time_out_are_those_of_the_first_request() -> None:
+    """Deployed with another class in between: the call that may have happened is treated as it was promised."""
+    calls: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        return await hang(ctx) if ctx.attempt == 1 else "done"
+
+    async def main() -> None:
+        lenient = {"on_version_change": {"tools": "accept"}}
+        before = one_tool_app(Recovery.MANUAL, act, agent=lenient, timeout=10.0)
+        after = one_tool_app(Recovery.RERUN, act, agent=lenient, timeout=99.0)
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(before)
+            await system.start("r1", "a")
+            await after_a_crash(system, process, 1)
+            await system.start_executor(after)
+            await system.waiting("r1", "indeterminate")
+            assert calls == [1]
+            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await system.ended("r1")
+            asked = [e for e in system.events("r1") if isinstance(e, ToolCallRequested)]
+            assert [(e.recovery, e.timeout_ms) for e in asked] == [(Recovery.MANUAL, 10_000)] * 2
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("recovery", "open_keys"), [(Recovery.RERUN, ()), (Recovery.KEYED, ("r1:2",)), (Recovery.LOOKUP, ())]
+)
+def test_a_cancel_during_the_back_off_gives_the_call_up_by_its_class(
+    recovery: Recovery, open_keys: tuple[str, ...]
+) -> None:
+    """No further attempt; only what may have happened is named as open: a lookup is still asked, and says absent."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+
+            async def fail(_: ToolContext[None]) -> str:
+                await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+                raise RuntimeError("connection reset")
+
+            async def look(_: ToolContext[None]) -> object:
+                return ABSENT
+
+            find = look if recovery is Recovery.LOOKUP else None
+            await system.start_executor(one_tool_app(recovery, fail, lookup=find))
+            await system.start("r1", "a")
+            await system.ended("r1")
+            last = system.events("r1")[-1]
+            assert isinstance(last, RunCancelled)
+            assert last.open_keys == open_keys
+            assert ("Interrupted" in system.types("r1")) == (recovery is Recovery.KEYED)
+            assert len(requests(system)) == 1
+
+    run_virtual(main())
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the back-off of a call that is absent gives it up as one in doubt: outcomes.give_up looks at "
+    "the class only"
+)
+def test_a_cancel_during_the_back_off_of_an_absent_call_leaves_no_key_open() -> None:
+    """The lookup has said that it did not happen, as a reconciler's verdict would have."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+
+            async def fail(_: ToolContext[None]) -> str:
+                raise RuntimeError("connection reset")
+
+            async def look(_: ToolContext[None]) -> object:
+                await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+                return ABSENT
+
+            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look))
+            await system.start("r1", "a")
+            await system.ended("r1")
+            last = system.events("r1")[-1]
+            assert isinstance(last, RunCancelled)
+            assert len(requests(system)) == 1
+            assert last.open_keys == ()
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("recovery", "open_keys"), [(Recovery.RERUN, ()), (Recovery.KEYED, ("r1:2",)), (Recovery.MANUAL, ("r1:2",))]
+)
+def test_a_cancelled_call_of_a_dead_owner_is_given_up_by_its_class(
+    recovery: Recovery, open_keys: tuple[str, ...]
+) -> None:
+    """Never executed again; the keys whose outcome nobody knows are named."""
+
+    async def main() -> None:
+        app = one_tool_app(recovery, hang, timeout=20.0)
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.until(lambda: requests(system))
+            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await system.until(lambda: "CancelRequested" in system.types("r1"))
+            process.kill()
+            await system.start_executor(app)
+            await system.ended("r1")
+            last = system.events("r1")[-1]
+            assert isinstance(last, RunCancelled)
+            assert last.open_keys == open_keys
+            assert len(requests(system)) == 1
+
+    run_virtual(main())
+
+
+def test_an_absent_verdict_about_a_cancelled_run_executes_nothing() -> None:
+    """The call did not happen and will not: no key is open."""
+
+    async def main() -> None:
+        app = one_tool_app(Recovery.LOOKUP, hang, lookup=never_asked)
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.until(lambda: requests(system))
+            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await system.until(lambda: "CancelRequested" in system.types("r1"))
+            process.kill()
+            await system.start_executor(app)
+            assert await rule_verdict(system, "absent") is None
+            await system.ended("r1")
+            last = system.events("r1")[-1]
+            assert isinstance(last, RunCancelled)
+            assert last.open_keys == ()
+            assert len(requests(system)) == 1
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(("recovery", "then"), [(Recovery.RERUN, "error"), (Recovery.KEYED, "indeterminate")])
+def test_retries_are_bounded(recovery: Recovery, then: str) -> None:
+    """RERUN gives the model an error after the tool's retries, KEYED asks a person."""
+    calls: list[int] = []
+
+    async def fail(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        raise RuntimeError("connection reset")
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(one_tool_app(recovery, fail, retries=2))
+            await system.start("r1", "a")
+            if then == "error":
+                assert (await system.ended("r1")).ended is Status.COMPLETED
+                [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+                assert returned.is_error
+                assert not any(isinstance(event, Interrupted) for event in system.events("r1"))
+            else:
+                await system.waiting("r1", then)
+            await asyncio.sleep(60)
+            assert requests(system) == [(1, Why.FIRST), (2, Why.RETRY), (3, Why.RETRY)]
+            assert calls == [1, 2, 3]
+
+    run_virtual(main())
