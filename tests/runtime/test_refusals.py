@@ -18,16 +18,16 @@ async def hangs_up(_: ToolContext[None]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "reason", "command"),
+    ("gated", "reason", "command"),
     [
-        ({}, "indeterminate", "use `runfold resolve r1 2` with --result, --absent or --error"),
-        ({"needs_approval": True}, "awaiting_approval", "use `runfold approve` or `reject`"),
+        (False, "indeterminate", "use `runfold resolve r1 2` with --result, --absent or --error"),
+        (True, "awaiting_approval", "use `runfold approve` or `reject`"),
     ],
 )
-def test_resuming_a_run_that_waits_for_something_else(options: dict[str, bool], reason: str, command: str) -> None:
+def test_resuming_a_run_that_waits_for_something_else(*, gated: bool, reason: str, command: str) -> None:
     async def main() -> None:
         async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.MANUAL, hangs_up, **options))
+            await system.start_executor(one_tool_app(Recovery.MANUAL, hangs_up, needs_approval=gated))
             await system.start("r1", "a")
             await system.waiting("r1", reason)
             refused = await settled(system, "r1", await system.request("r1", codec_inputs.encode_resume("r1", "ops")))

@@ -117,7 +117,23 @@ def test_start_and_wait(runfold: Commands, service: Services) -> None:
     until_waiting(runfold, "run-2")
     runfold("cancel", "run-2", "--reason", "no longer needed", "--by", "ops")
     runfold("start", "research", "--input", '"q"', "--run-id", "run-2", "--wait", code=1)
-    assert "run run-2 ended as cancelled" in runfold.err
+    assert "run run-2 ended as cancelled: no longer needed" in runfold.err
+    shown = runfold.json("show", "run-2")
+    assert (shown["error"], shown["cancel_reason"]) == (None, "no longer needed")
+
+
+def test_waiting_for_a_run_that_waits_for_a_person(runfold: Commands, service: Services) -> None:
+    runfold("setup")
+    service("runfold_step_executor")
+    service("runfold_snapshot_compactor")
+    line = ("start", "research", "--input", '"q"', "--run-id", "run-3", "--timeout", "60")
+    runfold(*line, "--wait", "--wait-timeout", "5", code=1)
+    assert runfold.err.count("run run-3 waits for awaiting_approval (run-3:2): publish(") == 1
+    assert "next: `runfold approve run-3 run-3:2 --by NAME` or `runfold reject run-3 run-3:2" in runfold.err
+    assert "run run-3 has not ended within 5 s, and goes on: it waits for awaiting_approval" in runfold.err
+    until_waiting(runfold, "run-3")
+    assert [row["waiting_for"] for row in runfold.json("list")] == [["awaiting_approval"]]
+    assert "next: `runfold approve run-3" in runfold("show", "run-3")
 
 
 def _free_port() -> int:

@@ -71,7 +71,7 @@ async def test_an_edited_migration_is_refused(
 async def test_missing_tables_are_said_to_need_setup(
     database: psycopg.Connection, postgres_dsn: str, postgres_schema: str
 ) -> None:
-    with pytest.raises(StoreMisconfigured, match="run `runfold setup`"):
+    with pytest.raises(StoreMisconfigured, match=r"^schema '\w+': tables are missing: run `runfold setup`$"):
         await open_store(postgres_dsn, postgres_schema)
     await migrate(postgres_dsn, postgres_schema)
     _change(database, postgres_schema, "delete from {}.migrations")
