@@ -60,7 +60,7 @@ class Process:
 class System:
     """In-memory Kafka, Postgres and object store, and the processes on them.
 
-    ``store``, ``publisher`` and ``inputs`` make the clients of the processes; faulty ones may be given.
+    ``store``, ``publisher`` and ``inputs`` make the processes' clients where the plain in-memory ones are not wanted.
     """
 
     partitions: int = 2
@@ -72,9 +72,9 @@ class System:
     snapshot_every: int = 50
     compacting: bool = True
     inline_limit: int = 65_536
-    store: Callable[[MemoryDatabase], MemoryStore] = MemoryStore
-    publisher: Callable[[MemoryBroker], MemoryPublisher] = MemoryPublisher
-    inputs: Callable[[MemoryBroker], MemoryInputs] = MemoryInputs
+    store: Callable[[MemoryDatabase], MemoryStore] | None = None
+    publisher: Callable[[MemoryBroker], MemoryPublisher] | None = None
+    inputs: Callable[[MemoryBroker], MemoryInputs] | None = None
     _others: list[asyncio.Task[None]] = field(default_factory=list)
     _seed: int = 0
 
@@ -115,9 +115,9 @@ class System:
             async with app.running("executor", revision=revision) as agents:
                 executor = Executor(
                     log=log,
-                    inputs=self.inputs(self.broker),
-                    publisher=self.publisher(self.broker),
-                    store=self.store(self.database),
+                    inputs=(self.inputs or MemoryInputs)(self.broker),
+                    publisher=(self.publisher or MemoryPublisher)(self.broker),
+                    store=(self.store or MemoryStore)(self.database),
                     blobs=self.blobs,
                     agents=agents,
                     clock=LoopClock(),
@@ -140,9 +140,9 @@ class System:
         self._seed += 1
         compactor = Compactor(
             log=MemoryLog(self.broker),
-            store=self.store(self.database),
-            publisher=self.publisher(self.broker),
-            inputs=self.inputs(self.broker),
+            store=(self.store or MemoryStore)(self.database),
+            publisher=(self.publisher or MemoryPublisher)(self.broker),
+            inputs=(self.inputs or MemoryInputs)(self.broker),
             blobs=self.blobs,
             clock=LoopClock(),
             chance=SeededChance(self._seed),
@@ -162,8 +162,8 @@ class System:
         async def run() -> None:
             async with app.running("reconciler", revision="rev-1") as agents:
                 reconciler = Reconciler(
-                    self.store(self.database),
-                    self.publisher(self.broker),
+                    (self.store or MemoryStore)(self.database),
+                    (self.publisher or MemoryPublisher)(self.broker),
                     self.blobs,
                     agents,
                     LoopClock(),
