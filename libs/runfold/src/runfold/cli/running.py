@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -48,8 +49,6 @@ def with_client(ctx: typer.Context, body: Callable[[Client], Awaitable[None]], *
 def with_settings(ctx: typer.Context, body: Callable[[ClientSettings], Awaitable[None]]) -> None:
     """Run the body of a command with the settings; ends the process with the contract's exit codes."""
     settings = _settings(ctx)
-    for name in ("psycopg.pool", "runfold.kafka"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # what they complain about ends in the error that is printed
 
     async def run() -> None:
         from runfold.cli.explain import diagnosed  # noqa: PLC0415 - imports the adapters
@@ -63,7 +62,8 @@ def with_settings(ctx: typer.Context, body: Callable[[ClientSettings], Awaitable
             raise reason from error
 
     try:
-        asyncio.run(run())
+        with _quiet():
+            asyncio.run(run())
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except CommandError as error:
@@ -73,6 +73,20 @@ def with_settings(ctx: typer.Context, body: Callable[[ClientSettings], Awaitable
         if told is None:
             raise
         _end(*told)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep back what libraries complain about: it ends in the error that is printed."""
+    loggers = [logging.getLogger(name) for name in ("psycopg.pool", "runfold.kafka")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def explain(error: Exception, settings: ClientSettings) -> tuple[str, int] | None:
