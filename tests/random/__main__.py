@@ -1,0 +1,60 @@
+"""``python -m tests.random SEED [END]``: run one seed, or the seeds [SEED, END), and say what each broke.
+
+Each seed is printed before it runs, with the faults that it chooses. ``--faults kill,publish`` puts others in their
+place. The exit code is 1 if anything was violated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+
+from tests.random.faults import ALL_FAULTS
+from tests.random.scenario import Plan, run_seed
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.random", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("end", type=int, nargs="?", help="the seed behind the last one; default: SEED + 1")
+    parser.add_argument("--faults", help=f"comma-separated, of: {', '.join(ALL_FAULTS)}")
+    given = parser.parse_args()
+    faults = None if given.faults is None else given.faults.split(",")
+    if unknown := set(faults or ()) - set(ALL_FAULTS):
+        parser.error(f"unknown faults {', '.join(sorted(unknown))}; known are {', '.join(ALL_FAULTS)}")
+    seeds = range(given.seed, given.seed + 1 if given.end is None else given.end)
+    began = time.monotonic()
+    broken = [seed for seed in seeds if not _holds(seed, faults)]
+    _say(f"{len(seeds)} seeds in {time.monotonic() - began:.1f} s, {len(broken)} broken {broken or ''}\n")
+    return 1 if broken else 0
+
+
+def _holds(seed: int, faults: list[str] | None) -> bool:
+    plan = Plan.of(seed, faults)
+    _say(f"seed {seed}: {', '.join(plan.faults)}; {plan.runs} runs of {', '.join(plan.tools)}; ")
+    began = time.monotonic()
+    try:
+        outcome = run_seed(seed, faults)
+    except Exception:  # noqa: BLE001 - whatever it is, it is what this seed found
+        problems = [f"raised {traceback.format_exc()}"]
+    else:
+        problems = outcome.problems()
+        _say(
+            f"{len(outcome.ending.downstream.effects)} effects, {sum(outcome.ending.log_ends)} records, {outcome.digest[:8]}, "
+        )
+    _say(f"{time.monotonic() - began:.2f} s: {'ok' if not problems else 'BROKEN'}\n")
+    for problem in problems:
+        _say(f"    {problem}\n")
+    return not problems
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
