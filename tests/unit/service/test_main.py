@@ -64,6 +64,25 @@ def test_sigterm_stops_it_cleanly() -> None:
         assert process.wait(10) == 0
 
 
+def test_a_service_that_does_not_stop_in_time_ends_all_the_same() -> None:
+    body = "from runfold.service import main\nmain.STOP_S = 0.2\nkit.log.info('up')\nawait asyncio.Event().wait()"
+    with service(body) as process:
+        until(process, "up")
+        process.send_signal(signal.SIGTERM)
+        until(process, "stopping")
+        assert "did not stop within 0.2 s" in str(until(process, "failed")["error"])
+        assert process.wait(10) == 1
+
+
+def test_what_breaks_an_engine_is_told_without_its_group() -> None:
+    body = (
+        "async def work(): raise ValueError('broken')\nasync def leave(): ...\nawait kit.until_stopped(work(), leave)"
+    )
+    with service(body) as process:
+        assert until(process, "failed")["error"] == "broken"
+        assert process.wait(10) == 1
+
+
 def test_sigterm_while_a_dependency_is_away_stops_it() -> None:
     body = (
         "async def ask(): raise ConnectionError('refused')\n"
