@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from runfold import Agent, App, Recovery, ToolContext
 from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.codec import inputs as codec_inputs
+from runfold.codec.input_types import VerdictInput
 from runfold.core.events import InputSettled, Interrupted, Resumed, Settlement
 from runfold.core.partitioning import partition_of
 from runfold.core.state import Status
@@ -299,7 +300,8 @@ def test_an_input_in_the_wrong_partition_of_control_is_dead() -> None:
             await system.start_executor(model_app("done"))
             await system.start("r1", "a")
             await system.ended("r1")
-            value = codec_inputs.encode_verdict(_verdict())
+            verdict = VerdictInput(run_id="r1", step=2, attempt=1, outcome="absent", verdict_by="x")
+            value = codec_inputs.encode_verdict(verdict)
             offset = await system.send(TOPICS.control, "r1", value, partition=WRONG)
             other = next(f"x{n}" for n in range(9) if partition_of(f"x{n}", 2) == WRONG)
             await system.until(lambda: last_settled(system, other, offset, TOPICS.control))
@@ -309,10 +311,6 @@ def test_an_input_in_the_wrong_partition_of_control_is_dead() -> None:
             assert system.broker.bounds(TOPICS.control, 1 - WRONG) == (0, 0)
 
     run_virtual(main())
-
-
-def _verdict() -> codec_inputs.VerdictInput:
-    return codec_inputs.VerdictInput(run_id="r1", step=2, attempt=1, outcome="absent", verdict_by="x")
 
 
 class WeakPublisher(MemoryPublisher):

@@ -14,7 +14,6 @@ from tests.runtime.apps import model_app, one_tool_app, requests, rule_verdict, 
 from tests.runtime.system import Book, Process, System
 from tests.runtime.virtual import run_virtual
 
-
 ERROR = {"absent": None, "indeterminate": "no answer"}
 
 
@@ -348,8 +347,9 @@ def test_a_cancel_during_the_back_off_gives_the_call_up_by_its_class(
 
 
 @pytest.mark.xfail(
-    strict=True, reason="the back-off of a call that is absent gives it up as one in doubt: outcomes.give_up looks at "
-    "the class only"
+    strict=True,
+    reason="the back-off of a call that is absent gives it up as one in doubt: outcomes.give_up looks at "
+    "the class only",
 )
 def test_a_cancel_during_the_back_off_of_an_absent_call_leaves_no_key_open() -> None:
     """The lookup has said that it did not happen, as a reconciler's verdict would have."""
