@@ -19,7 +19,7 @@ from runfold.core.events import (
     Why,
 )
 from runfold.testing import ScriptedModel
-from tests.runtime.system import TOPICS, System
+from tests.runtime.system import TOPICS, Process, System
 
 Body = Callable[[ToolContext[None]], Awaitable[Any]]
 
@@ -27,6 +27,17 @@ Body = Callable[[ToolContext[None]], Awaitable[Any]]
 async def done(_: ToolContext[None]) -> str:
     """Act at once."""
     return "done"
+
+
+async def hang(_: ToolContext[None]) -> str:
+    """Never end."""
+    await asyncio.Event().wait()
+    return ""
+
+
+async def never_asked(_: ToolContext[None]) -> str:
+    """Fail the test: the lookup is the reconciler's, and no reconciler runs."""
+    raise AssertionError("asked")
 
 
 def one_tool_app(
@@ -77,6 +88,17 @@ class HangingModel(ScriptedModel):
 def model_app(*script: Any, name: str = "a", **agent: Any) -> App:
     """An agent without tools."""
     return App([Agent(name, model=ScriptedModel(script), instructions="", **agent)])
+
+
+def planless() -> tuple[App, ScriptedModel]:
+    """An agent that is interrupted by an error each time that its model is asked."""
+    model = ScriptedModel([ValueError("no"), "x"])
+
+    def planner(_: object) -> Any:
+        model.calls[0] += 1
+        raise ValueError("no plan")
+
+    return App([Agent("a", model=model, instructions="", planner=planner)]), model
 
 
 def is_tool_request(record: LogRecordBody) -> bool:
@@ -139,3 +161,10 @@ async def rule_verdict(system: System, outcome: Any, attempt: int = 1, **fields:
     await system.until(lambda: caused() or last_settled(system, run_id, offset, TOPICS.control))
     found = last_settled(system, run_id, offset, TOPICS.control)
     return None if found is None else found.outcome
+
+
+async def after_a_crash(system: System, process: Process, calls: int) -> None:
+    """Wait until the attempt is requested, and kill its process."""
+    await system.until(lambda: len(requests(system)) == calls)
+    await asyncio.sleep(0.1)
+    process.kill()

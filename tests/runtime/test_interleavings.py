@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import ClassVar
-
-import pytest
 
 from runfold import Agent, App, Recovery, ToolContext
-from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import (
     CancelRequested,
@@ -19,8 +14,6 @@ from runfold.core.events import (
     Why,
 )
 from runfold.core.state import Status
-from runfold.ports.inputs import InputRecord
-from tests.runtime import system as system_module
 from tests.runtime.apps import (
     HangingModel,
     claims,
@@ -30,7 +23,6 @@ from tests.runtime.apps import (
     one_tool_app,
     requests,
     rule_verdict,
-    written_in,
 )
 from tests.runtime.faults import FaultyLog
 from tests.runtime.system import TOPICS, Book, System
@@ -94,49 +86,6 @@ def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
             assert (await system.ended("r1")).ended is Status.COMPLETED
             assert requests(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
             assert claims(system) == 3
-
-    run_virtual(main())
-
-
-class PausedInputs(MemoryInputs):
-    """Inputs that nobody reads before ``go`` is set."""
-
-    go: ClassVar[asyncio.Event]
-
-    async def open(self, partition: int, next_offsets: Mapping[str, int]) -> MemoryInputReader:
-        """Open a paused reader."""
-        reader = await super().open(partition, next_offsets)
-        following = reader.next
-
-        async def late(max_records: int) -> list[InputRecord]:
-            await PausedInputs.go.wait()
-            return await following(max_records)
-
-        reader.next = late  # type: ignore[method-assign]
-        return reader
-
-
-def test_2_a_run_that_was_written_to_in_a_later_epoch_is_not_judged_in_this_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """P0 has noticed nothing; what Postgres gives it of the run says so: it writes nothing more in its epoch."""
-
-    async def main() -> None:
-        PausedInputs.go = asyncio.Event()
-        async with System.running(partitions=1) as system:
-            app = one_tool_app(Recovery.KEYED, done, needs_approval=True)
-            with monkeypatch.context() as patch:
-                patch.setattr(system_module, "MemoryInputs", PausedInputs)
-                p0 = await system.start_executor(app, "p0")
-                await system.until(lambda: p0.executor.ready)
-            p0.membership.kill()
-            await system.start_executor(app, "p1")
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            await system.until(lambda: "r1" in system.database.snapshots)
-            PausedInputs.go.set()
-            await system.until(lambda: claims(system) > 2)
-            assert written_in(system, 0) == 0
 
     run_virtual(main())
 

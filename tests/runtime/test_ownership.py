@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import ClassVar
 
 import pytest
 
 from runfold import Agent, App, Recovery, ToolContext
 from runfold.adapters.memory.blobs import MemoryBlobs
+from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.codec import inputs as codec_inputs
 from runfold.codec import log as log_codec
 from runfold.core.events import CancelRequested, Interrupted, ModelCallRequested, Resumed, ToolReturned, Why
 from runfold.core.payload import BlobRef, Inline
 from runfold.core.state import Status
+from runfold.ports.inputs import InputRecord
 from runfold.ports.log import LogUnrecoverable
-from tests.runtime.apps import HangingModel, claims, done, everything, is_tool_request, one_tool_app, requests
+from tests.runtime import system as system_module
+from tests.runtime.apps import (
+    HangingModel,
+    claims,
+    done,
+    everything,
+    is_tool_request,
+    one_tool_app,
+    requests,
+    written_in,
+)
 from tests.runtime.faults import FaultyLog
 from tests.runtime.system import TOPICS, Process, System
 from tests.runtime.virtual import run_virtual
@@ -307,5 +321,48 @@ def test_inputs_that_arrive_during_a_hand_over_are_left_to_the_next_owner() -> N
             [cancel] = [event for event in system.events("r1") if isinstance(event, CancelRequested)]
             assert cancel.epoch > epoch
             assert system.events("r2")[0].epoch > epoch
+
+    run_virtual(main())
+
+
+class PausedInputs(MemoryInputs):
+    """Inputs that nobody reads before ``go`` is set."""
+
+    go: ClassVar[asyncio.Event]
+
+    async def open(self, partition: int, next_offsets: Mapping[str, int]) -> MemoryInputReader:
+        """Open a paused reader."""
+        reader = await super().open(partition, next_offsets)
+        following = reader.next
+
+        async def late(max_records: int) -> list[InputRecord]:
+            await PausedInputs.go.wait()
+            return await following(max_records)
+
+        reader.next = late  # type: ignore[method-assign]
+        return reader
+
+
+def test_a_run_that_was_written_to_in_a_later_epoch_is_not_judged_in_this_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P0 has noticed nothing; what Postgres gives it of the run says so: it writes nothing more in its epoch."""
+
+    async def main() -> None:
+        PausedInputs.go = asyncio.Event()
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, done, needs_approval=True)
+            with monkeypatch.context() as patch:
+                patch.setattr(system_module, "MemoryInputs", PausedInputs)
+                p0 = await system.start_executor(app, "p0")
+                await system.until(lambda: p0.executor.ready)
+            p0.membership.kill()
+            await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await system.waiting("r1", "awaiting_approval")
+            await system.until(lambda: "r1" in system.database.snapshots)
+            PausedInputs.go.set()
+            await system.until(lambda: claims(system) > 2)
+            assert written_in(system, 0) == 0
 
     run_virtual(main())

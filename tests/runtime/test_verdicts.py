@@ -8,31 +8,22 @@ import pytest
 
 from runfold import ABSENT, Indeterminate, Recovery, ToolContext
 from runfold.codec import inputs as codec_inputs
-from runfold.core.events import Interrupted, RunCancelled, ToolCallRequested, ToolReturned, WaitReason, Why
+from runfold.core.events import ToolReturned, WaitReason, Why
 from runfold.core.state import Status
-from tests.runtime.apps import model_app, one_tool_app, requests, rule_verdict, settled
-from tests.runtime.system import Book, Process, System
+from tests.runtime.apps import (
+    after_a_crash,
+    hang,
+    model_app,
+    never_asked,
+    one_tool_app,
+    requests,
+    rule_verdict,
+    settled,
+)
+from tests.runtime.system import Book, System
 from tests.runtime.virtual import run_virtual
 
 ERROR = {"absent": None, "indeterminate": "no answer"}
-
-
-async def hang(_: ToolContext[None]) -> str:
-    """Never end."""
-    await asyncio.Event().wait()
-    return ""
-
-
-async def never_asked(_: ToolContext[None]) -> str:
-    """Fail the test: the lookup is the reconciler's, and no reconciler runs."""
-    raise AssertionError("asked")
-
-
-async def after_a_crash(system: System, process: Process, calls: int) -> None:
-    """Wait until the attempt is requested, and kill its process."""
-    await system.until(lambda: len(requests(system)) == calls)
-    await asyncio.sleep(0.1)
-    process.kill()
 
 
 def test_absent_is_believed_only_when_no_earlier_owner_can_act_any_more() -> None:
@@ -284,169 +275,5 @@ def test_a_lookup_call_of_a_dead_owner_is_settled_by_the_reconciler() -> None:
             [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
             assert returned.source == "reconciled"
             assert book.effects == {"r1:2": 1}
-
-    run_virtual(main())
-
-
-def test_recovery_class_and_time_out_are_those_of_the_first_request() -> None:
-    """Deployed with another class in between: the call that may have happened is treated as it was promised."""
-    calls: list[int] = []
-
-    async def act(ctx: ToolContext[None]) -> str:
-        calls.append(ctx.attempt)
-        return await hang(ctx) if ctx.attempt == 1 else "done"
-
-    async def main() -> None:
-        lenient = {"on_version_change": {"tools": "accept"}}
-        before = one_tool_app(Recovery.MANUAL, act, agent=lenient, timeout=10.0)
-        after = one_tool_app(Recovery.RERUN, act, agent=lenient, timeout=99.0)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(before)
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            await system.start_executor(after)
-            await system.waiting("r1", "indeterminate")
-            assert calls == [1]
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
-            await system.ended("r1")
-            asked = [e for e in system.events("r1") if isinstance(e, ToolCallRequested)]
-            assert [(e.recovery, e.timeout_ms) for e in asked] == [(Recovery.MANUAL, 10_000)] * 2
-
-    run_virtual(main())
-
-
-@pytest.mark.parametrize(
-    ("recovery", "open_keys"), [(Recovery.RERUN, ()), (Recovery.KEYED, ("r1:2",)), (Recovery.LOOKUP, ())]
-)
-def test_a_cancel_during_the_back_off_gives_the_call_up_by_its_class(
-    recovery: Recovery, open_keys: tuple[str, ...]
-) -> None:
-    """No further attempt; only what may have happened is named as open: a lookup is still asked, and says absent."""
-
-    async def main() -> None:
-        async with System.running(partitions=1) as system:
-
-            async def fail(_: ToolContext[None]) -> str:
-                await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-                raise RuntimeError("connection reset")
-
-            async def look(_: ToolContext[None]) -> object:
-                return ABSENT
-
-            find = look if recovery is Recovery.LOOKUP else None
-            await system.start_executor(one_tool_app(recovery, fail, lookup=find))
-            await system.start("r1", "a")
-            await system.ended("r1")
-            last = system.events("r1")[-1]
-            assert isinstance(last, RunCancelled)
-            assert last.open_keys == open_keys
-            assert ("Interrupted" in system.types("r1")) == (recovery is Recovery.KEYED)
-            assert len(requests(system)) == 1
-
-    run_virtual(main())
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="the back-off of a call that is absent gives it up as one in doubt: outcomes.give_up looks at "
-    "the class only",
-)
-def test_a_cancel_during_the_back_off_of_an_absent_call_leaves_no_key_open() -> None:
-    """The lookup has said that it did not happen, as a reconciler's verdict would have."""
-
-    async def main() -> None:
-        async with System.running(partitions=1) as system:
-
-            async def fail(_: ToolContext[None]) -> str:
-                raise RuntimeError("connection reset")
-
-            async def look(_: ToolContext[None]) -> object:
-                await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-                return ABSENT
-
-            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look))
-            await system.start("r1", "a")
-            await system.ended("r1")
-            last = system.events("r1")[-1]
-            assert isinstance(last, RunCancelled)
-            assert len(requests(system)) == 1
-            assert last.open_keys == ()
-
-    run_virtual(main())
-
-
-@pytest.mark.parametrize(
-    ("recovery", "open_keys"), [(Recovery.RERUN, ()), (Recovery.KEYED, ("r1:2",)), (Recovery.MANUAL, ("r1:2",))]
-)
-def test_a_cancelled_call_of_a_dead_owner_is_given_up_by_its_class(
-    recovery: Recovery, open_keys: tuple[str, ...]
-) -> None:
-    """Never executed again; the keys whose outcome nobody knows are named."""
-
-    async def main() -> None:
-        app = one_tool_app(recovery, hang, timeout=20.0)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            await system.until(lambda: "CancelRequested" in system.types("r1"))
-            process.kill()
-            await system.start_executor(app)
-            await system.ended("r1")
-            last = system.events("r1")[-1]
-            assert isinstance(last, RunCancelled)
-            assert last.open_keys == open_keys
-            assert len(requests(system)) == 1
-
-    run_virtual(main())
-
-
-def test_an_absent_verdict_about_a_cancelled_run_executes_nothing() -> None:
-    """The call did not happen and will not: no key is open."""
-
-    async def main() -> None:
-        app = one_tool_app(Recovery.LOOKUP, hang, lookup=never_asked)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            await system.until(lambda: "CancelRequested" in system.types("r1"))
-            process.kill()
-            await system.start_executor(app)
-            assert await rule_verdict(system, "absent") is None
-            await system.ended("r1")
-            last = system.events("r1")[-1]
-            assert isinstance(last, RunCancelled)
-            assert last.open_keys == ()
-            assert len(requests(system)) == 1
-
-    run_virtual(main())
-
-
-@pytest.mark.parametrize(("recovery", "then"), [(Recovery.RERUN, "error"), (Recovery.KEYED, "indeterminate")])
-def test_retries_are_bounded(recovery: Recovery, then: str) -> None:
-    """RERUN gives the model an error after the tool's retries, KEYED asks a person."""
-    calls: list[int] = []
-
-    async def fail(ctx: ToolContext[None]) -> str:
-        calls.append(ctx.attempt)
-        raise RuntimeError("connection reset")
-
-    async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(recovery, fail, retries=2))
-            await system.start("r1", "a")
-            if then == "error":
-                assert (await system.ended("r1")).ended is Status.COMPLETED
-                [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
-                assert returned.is_error
-                assert not any(isinstance(event, Interrupted) for event in system.events("r1"))
-            else:
-                await system.waiting("r1", then)
-            await asyncio.sleep(60)
-            assert requests(system) == [(1, Why.FIRST), (2, Why.RETRY), (3, Why.RETRY)]
-            assert calls == [1, 2, 3]
 
     run_virtual(main())
