@@ -1,7 +1,7 @@
 """``python -m tests.random SEED [END]``: run one seed, or the seeds [SEED, END), and say what each broke.
 
 Each seed is printed before it runs, with the faults that it chooses. ``--faults kill,publish`` puts others in their
-place. The exit code is 1 if anything was violated.
+place, to see which of them it takes. The exit code is 1 if anything was violated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("end", type=int, nargs="?", help="the seed behind the last one; default: SEED + 1")
     parser.add_argument("--faults", help=f"comma-separated, of: {', '.join(ALL_FAULTS)}")
     given = parser.parse_args()
-    faults = None if given.faults is None else given.faults.split(",")
+    faults = None if given.faults is None else [fault for fault in given.faults.split(",") if fault]
     if unknown := set(faults or ()) - set(ALL_FAULTS):
         parser.error(f"unknown faults {', '.join(sorted(unknown))}; known are {', '.join(ALL_FAULTS)}")
     seeds = range(given.seed, given.seed + 1 if given.end is None else given.end)
@@ -34,7 +34,7 @@ def main() -> int:
 
 def _holds(seed: int, faults: list[str] | None) -> bool:
     plan = Plan.of(seed, faults)
-    _say(f"seed {seed}: {', '.join(plan.faults)}; {plan.runs} runs of {', '.join(plan.tools)}; ")
+    _say(f"seed {seed}: {', '.join(plan.faults) or 'no faults'}; {plan.runs} runs of {', '.join(plan.tools)}; ")
     began = time.monotonic()
     try:
         outcome = run_seed(seed, faults)
@@ -42,9 +42,8 @@ def _holds(seed: int, faults: list[str] | None) -> bool:
         problems = [f"raised {traceback.format_exc()}"]
     else:
         problems = outcome.problems()
-        _say(
-            f"{len(outcome.ending.downstream.effects)} effects, {sum(outcome.ending.log_ends)} records, {outcome.digest[:8]}, "
-        )
+        effects, records = len(outcome.ending.downstream.effects), sum(outcome.ending.log_ends)
+        _say(f"{effects} effects, {records} records, digest {outcome.digest[:8]}; ")
     _say(f"{time.monotonic() - began:.2f} s: {'ok' if not problems else 'BROKEN'}\n")
     for problem in problems:
         _say(f"    {problem}\n")

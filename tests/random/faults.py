@@ -207,7 +207,7 @@ class Faults:
 
     async def strike(self) -> None:
         """Hit 2 to 15 times, with pauses of milliseconds to seconds."""
-        for _ in range(self.chance.randint(2, 15)):
+        for _ in range(self.chance.randint(2, 15) if self.chosen else 0):
             await asyncio.sleep(self.chance.random() * self.chance.choice([0.05, 1, 8]))
             if not self.live:
                 await self.start_executor()

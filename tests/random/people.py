@@ -77,49 +77,48 @@ class People:
         elif self._silly(0.02):
             await self._send(TOPICS.requests, run_id, codec_inputs.encode_cancel(run_id, "enough", "ops"))
         else:
-            for wait in list(state.waits.values()):
+            # As they looked: what they saw of the second may be over when the first is answered.
+            for wait, attempt in [(wait, _attempt_of(state, wait)) for wait in state.waits.values()]:
                 if self.chance.random() >= 0.3:
-                    await self._lift(state, wait)
+                    await self._lift(run_id, wait, attempt)
 
     def _silly(self, probability: float) -> bool:
         return self._weather.is_bad and self.chance.random() < probability
 
-    async def _lift(self, state: State, wait: Wait) -> None:
+    async def _lift(self, run_id: str, wait: Wait, attempt: int) -> None:
         ids: dict[str, Any] = {"id": f"i{self.chance.randint(0, 10**9)}"} if self.chance.random() < 0.3 else {}
         if wait.reason is WaitReason.AWAITING_APPROVAL:
             decision = self.chance.choice(["approved", "approved", "rejected"])
             by = self.chance.choice(["dana", "lee"])
-            value = codec_inputs.encode_approval(state.run_id, wait.wait_id, decision, by, **ids)
-            await self._send(TOPICS.approvals, state.run_id, value)
+            value = codec_inputs.encode_approval(run_id, wait.wait_id, decision, by, **ids)
+            await self._send(TOPICS.approvals, run_id, value)
         elif wait.reason is WaitReason.INDETERMINATE:
-            await self._resolve(state, wait, ids)
+            await self._resolve(run_id, wait, attempt, ids)
         else:
-            await self._send(TOPICS.requests, state.run_id, codec_inputs.encode_resume(state.run_id, "ops", **ids))
+            await self._send(TOPICS.requests, run_id, codec_inputs.encode_resume(run_id, "ops", **ids))
 
-    async def _resolve(self, state: State, wait: Wait, ids: dict[str, Any]) -> None:
+    async def _resolve(self, run_id: str, wait: Wait, attempt: int, ids: dict[str, Any]) -> None:
         """Say truly what happened; and again only when the first answer is settled and the doubt is still there.
 
         An "absent" that names no attempt is true now, and false of a later attempt: it is said once, at the right
         place, and has to be settled before the next one is said.
         """
-        call = state.call_at(wait.step)
-        assert call is not None
-        doubt = (wait.wait_id, call.attempt)
+        doubt = (wait.wait_id, attempt)
         said = self._answered.get(doubt)
         if said is not None and not self._is_settled(*said):
             return
-        named = {"attempt": call.attempt} if self.chance.random() < 0.5 else {}
+        named = {"attempt": attempt} if self.chance.random() < 0.5 else {}
         fields = ids | named
         ticket = self.world.downstream.tickets.get(wait.wait_id)
         may_stray = True
         if ticket is not None:
-            value = codec_inputs.encode_resolve(state.run_id, wait.step, "result", "ops", result=ticket, **fields)
+            value = codec_inputs.encode_resolve(run_id, wait.step, "result", "ops", result=ticket, **fields)
         elif self.chance.random() < 0.7:
-            value = codec_inputs.encode_resolve(state.run_id, wait.step, "absent", "ops", **fields)
+            value = codec_inputs.encode_resolve(run_id, wait.step, "absent", "ops", **fields)
             may_stray = bool(named)
         else:
-            value = codec_inputs.encode_resolve(state.run_id, wait.step, "error", "ops", error="gone", **fields)
-        self._answered[doubt] = await self._send(TOPICS.requests, state.run_id, value, may_stray=may_stray)
+            value = codec_inputs.encode_resolve(run_id, wait.step, "error", "ops", error="gone", **fields)
+        self._answered[doubt] = await self._send(TOPICS.requests, run_id, value, may_stray=may_stray)
 
     def _is_settled(self, partition: int, offset: int) -> bool:
         return self._history.partitions()[partition].fence.positions.is_settled(TOPICS.requests, offset)
@@ -137,3 +136,9 @@ class People:
         if may_stray and self.chance.random() < 0.15:
             await self.system.send(topic, run_id, value, partition)
         return partition, offset
+
+
+def _attempt_of(state: State, wait: Wait) -> int:
+    """The attempt that an indeterminate wait is about; 0 for other waits."""
+    call = state.call_at(wait.step)
+    return 0 if call is None else call.attempt

@@ -1,0 +1,170 @@
+"""Each checker is quiet about a good ending, and speaks when the one thing that it looks for is spoilt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from runfold.core.events import AskedCall, Recovery, WaitReason
+from runfold.core.payload import Inline
+from runfold.core.state import Call, Phase, State, Wait
+from tests.random import checkers
+from tests.random.checkers import Checker, Ending
+from tests.random.scenario import run_seed
+
+Spoil = Callable[[Ending], None]
+
+
+@cache
+def _good() -> Ending:
+    """An ending of a run without faults."""
+    return run_seed(2, faults=()).ending
+
+
+@pytest.fixture
+def ending() -> Ending:
+    """A good ending, to be spoilt."""
+    return deepcopy(_good())
+
+
+def _a_state(ending: Ending) -> State:
+    return next(state for _, state in ending.states())
+
+
+def _call_before_its_request(ending: Ending) -> None:
+    ending.downstream.calls[0] = replace(ending.downstream.calls[0], log_end=0)
+
+
+def _effect_of_another_attempt(ending: Ending) -> None:
+    ending.downstream.effects[0] = replace(ending.downstream.effects[0], attempt=9)
+
+
+def _second_effect(ending: Ending) -> None:
+    manual = (act for act in ending.downstream.effects if act.recovery is Recovery.MANUAL)
+    ending.downstream.effects.append(next(manual))
+
+
+def _question_before_its_request(ending: Ending) -> None:
+    ending.downstream.questions[-1] = replace(ending.downstream.questions[-1], log_end=0)
+
+
+def _question_behind_its_answer(ending: Ending) -> None:
+    asked = ending.downstream.questions[0]
+    ending.downstream.questions[0] = replace(asked, log_end=ending.log_ends[ending.home[asked.run_id]])
+
+
+def _cause_lost(ending: Ending) -> None:
+    for history in ending.partitions:
+        history.records = [(offset, body) for offset, body in history.records if body.cause is None]
+
+
+def _cause_twice(ending: Ending) -> None:
+    records = next(history.records for history in ending.partitions if history.records)
+    records.append(next(record for record in records if record[1].cause is not None))
+
+
+def _tables_behind(ending: Ending) -> None:
+    row = ending.database.partitions[0]
+    ending.database.partitions[0] = replace(row, applied=row.applied - 1)
+
+
+def _no_partition_row(ending: Ending) -> None:
+    del ending.database.partitions[0]
+
+
+def _position_ahead(ending: Ending) -> None:
+    ending.database.partitions[0].positions.settle("runfold.requests", 1_000_000)
+
+
+def _row_behind(ending: Ending) -> None:
+    state = _a_state(ending)
+    ending.database.runs[state.run_id] = replace(ending.database.runs[state.run_id], seq=state.seq - 1)
+
+
+def _row_parked(ending: Ending) -> None:
+    run_id = _a_state(ending).run_id
+    ending.database.runs[run_id] = replace(ending.database.runs[run_id], parked="poison")
+
+
+def _no_snapshot(ending: Ending) -> None:
+    run_id = _a_state(ending).run_id
+    ending.stored[run_id] = replace(ending.stored[run_id], snapshots=())
+
+
+def _other_snapshot(ending: Ending) -> None:
+    _a_state(ending).values["k"] = Inline(b"1")
+
+
+def _corrupt_snapshot(ending: Ending) -> None:
+    run_id = _a_state(ending).run_id
+    newest, *others = ending.stored[run_id].snapshots
+    spoilt = replace(newest, state=newest.state[:-1])
+    ending.stored[run_id] = replace(ending.stored[run_id], snapshots=(spoilt, *others))
+
+
+def _wait_not_stored(ending: Ending) -> None:
+    state = _a_state(ending)
+    state.waits["r:1"] = Wait("r:1", 1, 1, WaitReason.ERROR, Inline(b"{}"))
+
+
+def _open_call_not_stored(ending: Ending) -> None:
+    asked = AskedCall("call-0-0", "manual", Inline(b"{}"))
+    _a_state(ending).turn.append(Call(asked, Phase.REQUESTED, step=2, attempt=1))
+
+
+def _run_not_ended(ending: Ending) -> None:
+    _a_state(ending).ended = None
+
+
+def _run_not_begun(ending: Ending) -> None:
+    for history in ending.partitions:
+        history.states.clear()
+
+
+def _run_in_memory(ending: Ending) -> None:
+    ending.in_memory["p1"] = 1
+
+
+def _executor_not_stopped(ending: Ending) -> None:
+    ending.unstopped.append("p1")
+
+
+SPOILS: list[tuple[Checker, Spoil]] = [
+    (checkers.tools_act_only_after_their_valid_request, _call_before_its_request),
+    (checkers.tools_act_only_after_their_valid_request, _effect_of_another_attempt),
+    (checkers.manual_and_lookup_effects_happen_at_most_once, _second_effect),
+    (checkers.models_are_asked_only_after_their_valid_request, _question_before_its_request),
+    (checkers.recorded_completions_are_never_asked_for_again, _question_behind_its_answer),
+    (checkers.every_input_leaves_one_record, _cause_lost),
+    (checkers.every_input_leaves_one_record, _cause_twice),
+    (checkers.tables_reach_the_end_of_the_log, _tables_behind),
+    (checkers.tables_reach_the_end_of_the_log, _no_partition_row),
+    (checkers.stored_positions_are_those_of_the_log, _position_ahead),
+    (checkers.rows_say_what_the_log_says, _row_behind),
+    (checkers.rows_say_what_the_log_says, _row_parked),
+    (checkers.snapshots_are_the_fold_of_the_log, _no_snapshot),
+    (checkers.snapshots_are_the_fold_of_the_log, _other_snapshot),
+    (checkers.snapshots_are_the_fold_of_the_log, _corrupt_snapshot),
+    (checkers.waits_are_those_of_the_log, _wait_not_stored),
+    (checkers.open_calls_are_those_of_the_log, _open_call_not_stored),
+    (checkers.every_run_ends, _run_not_ended),
+    (checkers.every_run_ends, _run_not_begun),
+    (checkers.ended_runs_leave_memory, _run_in_memory),
+    (checkers.stopped_executors_end, _executor_not_stopped),
+]
+
+
+@pytest.mark.parametrize(("checker", "spoil"), SPOILS, ids=[spoil.__name__.strip("_") for _, spoil in SPOILS])
+def test_a_checker_speaks_of_what_is_spoilt(ending: Ending, checker: Checker, spoil: Spoil) -> None:
+    """Quiet before, and not behind: so a green run says something."""
+    assert list(checker(ending)) == []
+    spoil(ending)
+    assert list(checker(ending)) != []
+
+
+def test_every_checker_is_seen_to_fail() -> None:
+    assert {checker for checker, _ in SPOILS} == set(checkers.CHECKERS)
