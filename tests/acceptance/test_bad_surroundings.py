@@ -187,7 +187,8 @@ def test_every_wrong_variable_is_named(installed: Installation, command: str) ->
     assert code == USAGE, said
     lines = said.splitlines()
     for variable in wrong:
-        assert [line for line in lines if f"{variable}:" in line], f"{variable} is not named in\n{said}"
+        named = (f"{variable}:", f"{variable} is not set:")
+        assert [line for line in lines if any(name in line for name in named)], f"{variable} is not named in\n{said}"
     assert "Traceback" not in said
 
 
