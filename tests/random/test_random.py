@@ -13,6 +13,9 @@ from tests.random.scenario import Plan, run_seed
 FIXED = range(1000, 1040)
 FRESH = 5
 
+# Virtual time may stand still: a loop that never waits.
+pytestmark = pytest.mark.timeout(60)
+
 
 @pytest.mark.parametrize("seed", FIXED)
 def test_faults_come_and_go_and_every_invariant_holds(seed: int) -> None:
