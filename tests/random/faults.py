@@ -259,6 +259,23 @@ async def _expire(_: Faults, victim: Victim) -> None:
     victim.process.membership.expire()
 
 
+async def _pause(faults: Faults, victim: Victim) -> None:
+    """As by SIGSTOP: it hears of nothing, wakes up after its session or before, goes on unaware, and exits."""
+
+    def wake() -> None:
+        victim.log.release()
+        faults.later(3, victim.process.kill)
+
+    faults.live.remove(victim)
+    victim.process.membership.kill()
+    if faults.chance.random() < 0.7:
+        victim.log.hold_acks = True
+    else:
+        victim.log.hold_landing = True
+    faults.later(faults.chance.choice([8, 25]), wake)
+    await faults.start_executor()
+
+
 async def _choose_fates(faults: Faults, victim: Victim) -> None:
     victim.log.fates.extend(faults.chance.choices(["ok", "lost", "unknown"], [4, 1, 1], k=faults.chance.randint(1, 6)))
 
@@ -296,6 +313,7 @@ def _disturb_compactors(faults: Faults) -> None:
 _ON_EXECUTORS = {
     "kill": _kill,
     "stop": _stop,
+    "pause": _pause,
     "expire": _expire,
     "fates": _choose_fates,
     "hold-acks": _hold_acks,

@@ -26,7 +26,7 @@ from tests.runtime.system import TOPICS, System
 from tests.runtime.virtual import run_virtual
 
 PARTITIONS = 2
-FADING_S = 25.0
+FADING_S = 30.0
 """From the last fault until the calm: pauses and outages last no longer."""
 CALM_S = 1500.0
 """How long every run may take to end once it is calm."""
@@ -36,11 +36,17 @@ REST_S = 100.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a seed chooses before anything begins."""
+    """What a seed chooses before anything begins.
+
+    Attributes:
+        timeout: Seconds of every tool: shorter than the session of the group, or longer.
+        trouble, is_big, snapshot_every: See ``Weather``, ``World`` and ``System``.
+    """
 
     faults: tuple[str, ...]
     runs: int
     tools: tuple[str, ...]
+    timeout: float
     trouble: float
     is_big: bool
     executors: int
@@ -56,6 +62,7 @@ class Plan:
             faults=own if faults is None else tuple(sorted(faults)),
             runs=chance.randint(1, 5),
             tools=tuple(chance.sample(names, chance.randint(1, 5))),
+            timeout=chance.choice([5.0, 20.0]),
             trouble=chance.choice([0.05, 0.25, 0.5]),
             is_big=chance.random() < 0.3,
             executors=chance.randint(1, 2),
@@ -105,7 +112,7 @@ async def _run(seed: int, plan: Plan) -> Outcome:
         inputs=lambda broker: SlowInputs(broker, weather),
     )
     async with running as system:
-        world = World(History(system.broker), weather, stream(seed, "world"), plan.is_big)
+        world = World(History(system.broker), weather, stream(seed, "world"), plan.timeout, plan.is_big)
         faults = Faults(system, world.app(), weather, stream(seed, "faults"), plan.faults)
         people = People(system, world, stream(seed, "people"), list(plan.tools))
         faults.start_compactor()

@@ -17,8 +17,6 @@ from runfold.testing import ScriptedModel
 from tests.random.faults import Weather
 from tests.random.history import History
 
-TIMEOUT = 5.0
-"""Seconds of every tool."""
 NO_SUCH_TOOL = "nosuch"
 TOOL_OPTIONS: dict[str, tuple[Recovery, dict[str, bool]]] = {
     "keyed": (Recovery.KEYED, {}),
@@ -78,6 +76,7 @@ class World:
     """What the app runs against.
 
     Attributes:
+        timeout: Seconds of every tool.
         is_big: Results and patches are larger than what goes inline.
         scripts: run_id -> what its model says: turns of tool calls, then a text.
     """
@@ -85,6 +84,7 @@ class World:
     history: History
     weather: Weather
     chance: Random
+    timeout: float = 5.0
     is_big: bool = False
     downstream: Downstream = field(default_factory=Downstream)
     scripts: dict[str, list[Any]] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class World:
             return self.downstream.tickets.get(ctx.idempotency_key, ABSENT)
 
         act.__name__, find.__name__ = name, f"find_{name}"
-        declared = tool(recovery=recovery, timeout=TIMEOUT, **options)(act)
+        declared = tool(recovery=recovery, timeout=self.timeout, **options)(act)
         if recovery is Recovery.LOOKUP:
             declared.lookup(find)
         return declared
