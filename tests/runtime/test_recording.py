@@ -58,6 +58,22 @@ def test_an_outcome_that_cannot_be_recorded_is_an_unknown_one(recovery: Recovery
     run_virtual(main())
 
 
+def test_a_completion_that_is_too_large_to_be_recorded_interrupts_its_run_only() -> None:
+    """1,500 calls of 1 kB: refused before it is produced, so that neither the epoch nor the partition ends with it."""
+    asked = [("act", {"text": "x" * 1_000}) for _ in range(1_500)]
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await system.start_executor(model_app(asked))
+            await system.start("r1", "a")
+            state = await system.waiting("r1", "error")
+            assert state.model_call is not None
+            assert "RecordTooLarge" in str(state.model_call.error)
+            assert claims(system) == 1
+
+    run_virtual(main())
+
+
 def test_many_middling_payloads_do_not_make_a_record_too_large() -> None:
     """Thirty calls of 60 kB each in one completion: together far above a record's limit, each below the inline one."""
     asked = [("act", {"text": "x" * 60_000}) for _ in range(30)]
