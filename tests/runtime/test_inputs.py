@@ -235,11 +235,6 @@ def test_inputs_that_retention_deleted_unread_are_reported_and_passed() -> None:
     run_virtual(main())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="only the executor's own positions pass deleted inputs: the row's stay behind them for ever, its set of "
-    "settled inputs above them grows with every input, and every new owner reports the same loss again",
-)
 def test_the_position_in_postgres_passes_inputs_that_retention_deleted_unread() -> None:
     """Else the row grows for ever, and every take-over reports the same loss again."""
 

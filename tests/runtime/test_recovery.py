@@ -80,11 +80,6 @@ def test_a_cancel_during_the_back_off_gives_the_call_up_by_its_class(
     run_virtual(main())
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the back-off of a call that is absent gives it up as one in doubt: outcomes.give_up looks at "
-    "the class only",
-)
 def test_a_cancel_during_the_back_off_of_an_absent_call_leaves_no_key_open() -> None:
     """The lookup has said that it did not happen, as a reconciler's verdict would have."""
 

@@ -26,30 +26,6 @@ def test_the_position_is_the_lowest_unsettled_offset(offsets: list[int]) -> None
     assert {offset for offset in range(14) if position.is_settled(offset)} == set(offsets)
 
 
-@given(OFFSETS, st.integers(0, 12), st.integers(0, 12))
-def test_skipping_settles_what_is_not_there(offsets: list[int], start: int, end: int) -> None:
-    """Exactly the hole, wherever it is, before or after the settling of its neighbours."""
-    before, after = Position(), Position()
-    for offset in offsets:
-        before.settle(offset)
-    before.skip(start, end)
-    after.skip(start, end)
-    for offset in offsets:
-        after.settle(offset)
-    expected = set(offsets) | set(range(start, end))
-    for position in (before, after):
-        assert {offset for offset in range(14) if position.is_settled(offset)} == expected
-        assert position.next == next(offset for offset in range(14) if offset not in expected)
-        assert position.next not in position.above
-
-
-def test_retention_may_delete_beyond_what_was_settled() -> None:
-    """The position goes on behind the hole, and over what was settled there."""
-    position = Position(3, {5, 8})
-    position.skip(3, 8)
-    assert (position.next, position.above) == (9, set())
-
-
 @given(st.dictionaries(st.sampled_from(["requests", "approvals", "control"]), OFFSETS))
 def test_positions_survive_json(settled: dict[str, list[int]]) -> None:
     """As they are stored in Postgres."""

@@ -199,14 +199,14 @@ def _tool_call_requested(event: ToolCallRequested, value_of: ValueOf) -> dict[st
 
 
 def _tool_returned(event: ToolReturned, value_of: ValueOf) -> dict[str, Any]:
-    return {
+    shown = {
         "tool_call_id": event.tool_call_id,
         "result": value_of(event.result),
         "is_error": event.is_error,
         "attempt": event.attempt,
         "source": event.source.value,
-        "resolved_by": event.resolved_by,
     }
+    return shown if event.resolved_by is None else {**shown, "resolved_by": event.resolved_by}
 
 
 def _state_patched(event: StatePatched, value_of: ValueOf) -> dict[str, Any]:

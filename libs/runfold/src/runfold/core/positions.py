@@ -31,19 +31,6 @@ class Position:
         self._compact()
         return True
 
-    def skip(self, start: int, end: int) -> None:
-        """Take note that the topic holds no records at [start, end): deleted by retention, or never there.
-
-        A hole above ``next`` (a transaction's marker, say, while an earlier input is still being handled) counts as
-        settled too, or the position would stop there for ever.
-        """
-        if start > self.next:
-            self.above.update(range(start, end))
-        elif end > self.next:
-            self.next = end
-            self.above = {offset for offset in self.above if offset >= end}
-            self._compact()
-
     def is_settled(self, offset: int) -> bool:
         """Whether an input has its record in the log."""
         return offset < self.next or offset in self.above

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 import structlog
@@ -31,25 +32,28 @@ async def take_inputs(tenure: Tenure, drivers: Drivers, reader: InputReader) -> 
     Raises:
         EpochOver: See there.
     """
-    told: dict[str, tuple[int, int]] = {}
+    settled: dict[str, tuple[int, int]] = {}
     while True:
         await _wait_for_room(tenure, drivers)
-        _tell_skipped(tenure, reader, told)
+        if reader.skipped != settled:
+            settled = dict(reader.skipped)
+            await _settle_deleted(tenure, settled)
         for record in await reader.next(_BATCH):
             if not tenure.positions.is_settled(record.topic, record.offset):
                 await _take(tenure, drivers, record)
 
 
-def _tell_skipped(tenure: Tenure, reader: InputReader, told: dict[str, tuple[int, int]]) -> None:
-    """Retention has deleted inputs that nobody had read: they are lost, and that is said loudly."""
-    for topic, (start, end) in reader.skipped.items():
-        if told.get(topic) == (start, end):
+async def _settle_deleted(tenure: Tenure, skipped: Mapping[str, tuple[int, int]]) -> None:
+    """Retention has deleted inputs that nobody had read: they are lost, which is said loudly, one record for each."""
+    why = ("deleted", "retention deleted it before it was read: send it again, and keep inputs for longer")
+    for topic, (start, end) in skipped.items():
+        unread = [offset for offset in range(start, end) if not tenure.positions.is_settled(topic, offset)]
+        if not unread:
             continue
-        told[topic] = (start, end)
-        unread = sum(not tenure.positions.is_settled(topic, offset) for offset in range(start, end))
-        if unread:
-            _log.error("inputs_deleted_unread", partition=tenure.partition, topic=topic, count=unread, first=start)
-        tenure.positions.of(topic).skip(start, end)
+        _log.error("inputs_deleted_unread", partition=tenure.partition, topic=topic, count=len(unread), first=unread[0])
+        for index in range(0, len(unread), _BATCH):
+            causes = [Cause(topic, tenure.partition, offset) for offset in unread[index : index + _BATCH]]
+            await tenure.settle(*(tenure.settled(cause, Settlement.DEAD, None, why) for cause in causes))
 
 
 async def _wait_for_room(tenure: Tenure, drivers: Drivers) -> None:

@@ -184,7 +184,8 @@ def _request_again(run: Run, call: Call, why: Why) -> Action:
         if not _same(state, call, attempt) or state.operational_wait() is not None:
             return
         if state.cancel_reason is not None:
-            give_up(batch, state, call, "the run was cancelled before the next attempt")
+            stop = fail if why is Why.ABSENT else give_up
+            stop(batch, state, call, "the run was cancelled before the next attempt")
         elif not run.tenure.draining:
             request_again(batch, state, call, why)
 

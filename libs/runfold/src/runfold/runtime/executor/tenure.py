@@ -95,16 +95,16 @@ class Tenure:
             detail=detail,
         )
 
-    async def settle(self, record: InputSettled) -> None:
-        """Append it, and take note once it is durable.
+    async def settle(self, *records: InputSettled) -> None:
+        """Append them, and take note once they are durable.
 
         Raises:
             EpochOver: See there.
         """
-        head, value = log_codec.encode(record)
-        await self.writer.append([(None, head, value)])
-        self.positions.settle(record.cause.topic, record.cause.offset)
-        self.world.metrics.input_settled(record.outcome)
+        await self.writer.append([(None, *log_codec.encode(record)) for record in records])
+        for record in records:
+            self.positions.settle(record.cause.topic, record.cause.offset)
+            self.world.metrics.input_settled(record.outcome)
 
     async def load(self, stored: StoredRun) -> Loaded:
         """Decode a run that is not in memory.
