@@ -36,6 +36,7 @@ class Ending:
         downstream: What was really done.
         in_memory: Name of a living executor -> runs that it still holds.
         unstopped: Executors that were asked to stop and have not ended.
+        unhandled: Errors that nobody took: of callbacks, and of tasks that nobody awaited.
     """
 
     partitions: list[PartitionHistory]
@@ -48,6 +49,7 @@ class Ending:
     downstream: Downstream
     in_memory: dict[str, int]
     unstopped: list[str]
+    unhandled: list[str]
 
     def states(self) -> Iterator[tuple[str, State]]:
         """Every run of the log."""
@@ -204,6 +206,11 @@ def stopped_executors_end(ending: Ending) -> Iterator[str]:
         yield f"{name} was asked to stop and has not ended"
 
 
+def no_error_is_dropped(ending: Ending) -> Iterator[str]:
+    """Every error reaches somebody: none leaves an acknowledgement's callback, or a task that nobody awaits."""
+    yield from ending.unhandled
+
+
 CHECKERS: tuple[Checker, ...] = (
     tools_act_only_after_their_valid_request,
     manual_and_lookup_effects_happen_at_most_once,
@@ -219,6 +226,7 @@ CHECKERS: tuple[Checker, ...] = (
     every_run_ends,
     ended_runs_leave_memory,
     stopped_executors_end,
+    no_error_is_dropped,
 )
 
 

@@ -100,6 +100,10 @@ def run_seed(seed: int, faults: Collection[str] | None = None) -> Outcome:
 
 
 async def _run(seed: int, plan: Plan) -> Outcome:
+    unhandled: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: unhandled.append(f"{context['message']}: {context.get('exception')!r}")
+    )
     weather = weather_of(plan.faults, stream(seed, "clients"), plan.trouble)
     running = System.running(
         partitions=PARTITIONS,
@@ -128,7 +132,7 @@ async def _run(seed: int, plan: Plan) -> Outcome:
         finally:
             await _end(attending)
         await asyncio.sleep(REST_S)
-        ending = await _ending(system, world, faults, people.runs)
+        ending = await _ending(system, world, faults, people.runs, unhandled)
         await _end(*faults.stopping)
         return Outcome(plan, ending, digest_of(system.broker))
 
@@ -145,7 +149,7 @@ async def _until_all_ended(system: System, history: History, runs: list[str], at
         return  # ``every_run_ends`` says which
 
 
-async def _ending(system: System, world: World, faults: Faults, started: list[str]) -> Ending:
+async def _ending(system: System, world: World, faults: Faults, started: list[str], unhandled: list[str]) -> Ending:
     broker, history = system.broker, world.history
     seen = [act.run_id for act in world.downstream.calls] + [asked.run_id for asked in world.downstream.questions]
     return Ending(
@@ -164,6 +168,7 @@ async def _ending(system: System, world: World, faults: Faults, started: list[st
         downstream=world.downstream,
         in_memory={victim.process.task.get_name(): victim.process.executor.runs_in_memory for victim in faults.live},
         unstopped=[task.get_name() for task in faults.stopping if not task.done()],
+        unhandled=unhandled,
     )
 
 

@@ -133,6 +133,10 @@ def _executor_not_stopped(ending: Ending) -> None:
     ending.unstopped.append("p1")
 
 
+def _error_dropped(ending: Ending) -> None:
+    ending.unhandled.append("Exception in callback: RuntimeError()")
+
+
 SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.tools_act_only_after_their_valid_request, _call_before_its_request),
     (checkers.tools_act_only_after_their_valid_request, _effect_of_another_attempt),
@@ -155,6 +159,7 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.every_run_ends, _run_not_begun),
     (checkers.ended_runs_leave_memory, _run_in_memory),
     (checkers.stopped_executors_end, _executor_not_stopped),
+    (checkers.no_error_is_dropped, _error_dropped),
 ]
 
 

@@ -97,9 +97,10 @@ class System:
             tasks = [process.task for process in system.processes] + system._others
             for task in tasks:
                 task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
-            errors = [r for r in results if isinstance(r, Exception) and not isinstance(r, asyncio.CancelledError)]
-            assert not errors, errors
+            ended, deaf = await asyncio.wait(tasks, timeout=100.0) if tasks else (set(), set())
+            errors = [task.exception() for task in ended if not task.cancelled()]
+            assert not any(errors), errors
+            assert not deaf, f"cancelled, and go on: {sorted(task.get_name() for task in deaf)}"
 
     async def start_executor(
         self, app: App, name: str = "executor", log: MemoryLog | None = None, revision: str = "rev-1"
