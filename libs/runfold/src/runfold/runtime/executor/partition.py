@@ -22,6 +22,7 @@ from runfold.ports.inputs import InputReader
 from runfold.ports.log import AppendFailed, LogUnrecoverable
 from runfold.ports.store import PartitionRow, StoreUnavailable
 from runfold.runtime.executor.drivers import Drivers
+from runfold.runtime.executor.effects import is_cancelled
 from runfold.runtime.executor.inputs import take_inputs
 from runfold.runtime.executor.tenure import Tenure, World
 from runfold.runtime.executor.writer import EpochOver, EpochWriter
@@ -91,6 +92,9 @@ class PartitionOwner:
             while not self._stopping.is_set():
                 began = self._world.clock.elapsed()
                 reason = await self._own_once()
+                if is_cancelled():
+                    # A task group whose child fails at the same moment drops the cancellation of its parent.
+                    raise asyncio.CancelledError
                 if reason is None:
                     return
                 lasted = self._world.clock.elapsed() - began
@@ -177,7 +181,12 @@ class PartitionOwner:
 
     def _begin(self, epoch: int, group: asyncio.TaskGroup) -> Tenure:
         def spawn(work: Coroutine[Any, Any, None]) -> object:
-            return group.create_task(work)
+            try:
+                return group.create_task(work)
+            except RuntimeError:
+                # The group is ending its tasks, and the epoch with them: nobody needs to know any more.
+                work.close()
+                return None
 
         world = self._world
         writer = EpochWriter(world.log, self._partition, epoch, world.clock, world.settings.max_record, spawn)
