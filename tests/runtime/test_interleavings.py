@@ -1,4 +1,4 @@
-"""Directed tests of shared/interleavings.md, as far as they concern executors; each names its number there."""
+"""Directed tests of docs/interleavings.md, as far as they concern executors; each names its number there."""
 
 from __future__ import annotations
 
