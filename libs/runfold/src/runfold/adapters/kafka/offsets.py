@@ -23,6 +23,8 @@ _PASSING: Final = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.NETWORK_EXCEPTION,
     KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own code
     KafkaError._TIMED_OUT,  # noqa: SLF001 - the same
@@ -53,9 +55,9 @@ class Offsets:
         """
         place = TopicPartition(topic, partition)
 
-        async def ask() -> LogBounds:
+        async def ask(client: AdminClient) -> LogBounds:
             futures = [
-                self._client().list_offsets({place: spec}, request_timeout=self._timeout)[place]
+                client.list_offsets({place: spec}, request_timeout=self._timeout)[place]
                 for spec in (_EARLIEST, _LATEST)
             ]
             begin, end = [(await asyncio.wrap_future(future)).offset for future in futures]
@@ -71,23 +73,30 @@ class Offsets:
             KafkaUnavailable: No answer in time, or there is no such topic.
         """
 
-        async def ask() -> LogIdentity:
-            described = self._client().describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
+        async def ask(client: AdminClient) -> LogIdentity:
+            described = client.describe_topics(TopicCollection([topic]), request_timeout=self._timeout)
             topic_id = (await asyncio.wrap_future(described[topic])).topic_id
-            cluster_id = await asyncio.to_thread(self._client().cluster_id, self._timeout)
+            cluster_id = await asyncio.to_thread(client.cluster_id, self._timeout)
             return LogIdentity(cluster_id, topic if topic_id is None else str(topic_id))
 
         return await self._insist(ask, f"the id of {topic}")
 
-    async def _insist(self, ask: Callable[[], Awaitable[T]], what: str) -> T:
-        """Ask again while a leader is being elected, or a new topic becomes known: the client does not do it itself."""
+    async def _insist(self, ask: Callable[[AdminClient], Awaitable[T]], what: str) -> T:
+        """Ask again while a leader is being elected, or a new topic becomes known: the client does not do it itself.
+
+        Nor does it look for the leader again: after a broker has come back it would ask in the old leader epoch for
+        ever. So a client that failed is not used again; who is still waiting for its answer holds it.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout
         while True:
+            client = self._client()
             try:
-                return await ask()
+                return await ask(client)
             except KafkaException as error:
                 reason = kafka_error(error)
+                if self._admin is client:
+                    self._admin = None
                 if reason.code() not in _PASSING or loop.time() > deadline:
                     message = f"Kafka did not tell {what}: {reason.str()} (last heard: {self._heard})"
                     raise KafkaUnavailable(message) from error
