@@ -107,7 +107,7 @@ class People:
         said = self._answered.get(doubt)
         if said is not None and not self._is_settled(*said):
             return
-        named = {"attempt": attempt} if self.chance.random() < 0.5 else {}
+        named = {"attempt": attempt} if self.chance.random() < 0.5 and attempt > 0 else {}
         fields = ids | named
         ticket = self.world.downstream.tickets.get(wait.wait_id)
         may_stray = True

@@ -231,18 +231,27 @@ def again_for_freshness(run: Run) -> None:
 
 
 def _stale_again(run: Run, batch: Batch) -> None:
-    """Append every request again that is open and no effect in flight; of a run being cancelled, give them up."""
+    """Append every request of this epoch again that became no effect; of a run being cancelled, give them up.
+
+    Of this epoch only: a dangling request of somebody else's may well have been performed.
+    """
     state, effects = batch.known, run.world.effects
     if state.operational_wait() is not None and state.cancel_reason is None:
         return
     model = state.model_call
-    if model is not None and model.is_open and not effects.alive(EffectKey(state.run_id, model.step, model.attempt)):
+    epoch = run.tenure.epoch
+    if (
+        model is not None
+        and model.is_open
+        and model.epoch == epoch
+        and not effects.alive(EffectKey(state.run_id, model.step, model.attempt))
+    ):
         if state.cancel_reason is None:
             request_model_again(run, batch, state, Why.STALE)
         else:
             model_failed(run, batch, state, model, ModelFailure(_CANCELLED, retryable=False))
     for call in state.open_calls():
-        if effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
+        if call.epoch != epoch or effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
             continue
         if state.cancel_reason is None:
             request_again(batch, state, call, Why.STALE)
