@@ -49,7 +49,7 @@ def take(run: Run, batch: Batch, key: EffectKey, outcome: EffectOutcome) -> None
 def _model(run: Run, batch: Batch, state: State, call: ModelCall, outcome: ModelOutcome) -> None:
     match outcome:
         case Answered():
-            run.stale_appends = 0
+            run.stale_appends.pop(call.step, None)
             batch.add(
                 ModelResponded(
                     **drafts.envelope(state, batch.stamp()),
@@ -69,7 +69,7 @@ def _model(run: Run, batch: Batch, state: State, call: ModelCall, outcome: Model
         case Crashed(error):
             model_failed(run, batch, state, call, ModelFailure(error, retryable=False))
         case NotStarted():
-            again_for_freshness(run)
+            _again_for_freshness(run, EffectKey(state.run_id, call.step, call.attempt))
 
 
 def model_failed(run: Run, batch: Batch, state: State, call: ModelCall, failure: ModelFailure) -> None:
@@ -96,7 +96,7 @@ def model_failed(run: Run, batch: Batch, state: State, call: ModelCall, failure:
 def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outcome: ToolOutcome) -> None:
     match outcome:
         case Sealed():
-            run.stale_appends = 0
+            run.stale_appends.pop(key.step, None)
             run.lookup_tries.pop(key, None)
             source = Source.RECONCILED if key.lookup else Source.CALL
             batch.add(
@@ -112,7 +112,7 @@ def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outc
                 )
             )
         case NotStarted():
-            again_for_freshness(run)
+            _again_for_freshness(run, key)
         case _ if call.phase is Phase.IN_DOUBT:
             return
         case NotThere():
@@ -218,45 +218,39 @@ def request_again(batch: Batch, state: State, call: Call, why: Why) -> None:
     batch.add(drafts.tool_call(state, batch.stamp(), call, why, call.arguments, call.recovery, call.timeout_ms))
 
 
-def again_for_freshness(run: Run) -> None:
+def _again_for_freshness(run: Run, key: EffectKey) -> None:
     """A request's acknowledgement came too late to prove anything: append it again, a bounded number of times."""
-    run.stale_appends += 1
-    settings = run.world.settings
+    run.stale_appends[key.step] += 1
+    settings, times = run.world.settings, run.stale_appends[key.step]
     if run.tenure.writer.over.done():
         return
-    if run.stale_appends > settings.max_stale:
+    if times > settings.max_stale:
         run.tenure.writer.end(f"acknowledgements stay older than {settings.freshness_s} s: this process is starved")
         return
-    run.after(0.1 * 2**run.stale_appends, lambda later: _stale_again(run, later))
+    run.after(0.1 * 2**times, lambda later: _stale_again(run, key, later))
 
 
-def _stale_again(run: Run, batch: Batch) -> None:
-    """Append every request of this epoch again that became no effect; of a run being cancelled, give them up.
+def _stale_again(run: Run, key: EffectKey, batch: Batch) -> None:
+    """Append a request again that was certainly not performed; of a run being cancelled, give it up.
 
-    Of this epoch only: a dangling request of somebody else's may well have been performed.
+    This very request only: another that dangles may be somebody else's, and performed.
     """
-    state, effects = batch.known, run.world.effects
+    state = batch.known
+    if not state.is_open(key.step, key.attempt) or run.world.effects.alive(key):
+        return
     if state.operational_wait() is not None and state.cancel_reason is None:
         return
-    model = state.model_call
-    epoch = run.tenure.epoch
-    if (
-        model is not None
-        and model.is_open
-        and model.epoch == epoch
-        and not effects.alive(EffectKey(state.run_id, model.step, model.attempt))
-    ):
-        if state.cancel_reason is None:
-            request_model_again(run, batch, state, Why.STALE)
-        else:
-            model_failed(run, batch, state, model, ModelFailure(_CANCELLED, retryable=False))
-    for call in state.open_calls():
-        if call.epoch != epoch or effects.alive(EffectKey(state.run_id, call.step, call.attempt)):
-            continue
+    call, model = state.call_at(key.step), state.model_call
+    if call is not None and call.phase is Phase.REQUESTED:
         if state.cancel_reason is None:
             request_again(batch, state, call, Why.STALE)
         else:
             fail(batch, state, call, _CANCELLED)
+    elif call is None and model is not None:
+        if state.cancel_reason is None:
+            request_model_again(run, batch, state, Why.STALE)
+        else:
+            model_failed(run, batch, state, model, ModelFailure(_CANCELLED, retryable=False))
 
 
 def request_model_again(run: Run, batch: Batch, state: State, why: Why) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from runfold.core.policy import tool_backoff
@@ -23,7 +24,7 @@ class Run:
         admitted: The version gate has let this code drive the run in this tenure.
         dangling: Requests of earlier epochs are still to be dealt with.
         messages: The transcript's bytes as far as they were needed, in order.
-        stale_appends: How often in a row a request had to be appended again for want of freshness.
+        stale_appends: How often in a row a step's request had to be appended again for want of freshness.
         lookup_tries: Lookups of an attempt that did not decide it.
         ended_effects: Effects whose outcome has been heard, and is perhaps not durable yet.
     """
@@ -35,7 +36,7 @@ class Run:
     admitted: bool = False
     dangling: bool = False
     messages: list[Message] = field(default_factory=list)
-    stale_appends: int = 0
+    stale_appends: Counter[int] = field(default_factory=Counter)
     lookup_tries: dict[EffectKey, int] = field(default_factory=dict)
     ended_effects: set[EffectKey] = field(default_factory=set)
     mailbox: Mailbox = field(default_factory=Mailbox)
