@@ -214,7 +214,8 @@ def _not_held(state: State) -> str:
 
 async def _resolve(run: Run, batch: Batch, state: State, resolve: ResolveInput, cause: Cause) -> Ruling:
     call = state.call_at(resolve.step)
-    if call is None or call.phase is not Phase.IN_DOUBT:
+    # A cancelled run keeps its turn as it was: its calls in doubt are nobody's any more.
+    if state.ended is not None or call is None or call.phase is not Phase.IN_DOUBT:
         return dead(
             "not_open", f"step {resolve.step} of run {state.run_id!r} is not indeterminate: see `runfold waits`"
         )
@@ -249,7 +250,7 @@ def _resolve_absent(run: Run, batch: Batch, state: State, call: Call, resolve: R
 async def _verdict(run: Run, batch: Batch, state: State, verdict: VerdictInput, cause: Cause) -> Ruling:
     """A verdict names its attempt; one that is late changes nothing."""
     call = state.call_at(verdict.step)
-    if call is None or call.attempt != verdict.attempt or call.phase not in (Phase.REQUESTED, Phase.IN_DOUBT):
+    if call is None or not state.is_open(verdict.step, verdict.attempt):
         return STALE
     if verdict.outcome == "found":
         await _found(run, batch, state, call, verdict, cause)
