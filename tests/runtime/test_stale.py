@@ -1,15 +1,17 @@
-"""A stale acknowledgement concerns the requests of its own epoch only."""
+"""What is stale: an acknowledgement that came too late, a claim that an idle owner has not noticed, a cancelled call."""
 
 from __future__ import annotations
 
 import asyncio
 
 from runfold import ABSENT, Absent, Agent, App, Recovery, ToolContext, tool
-from runfold.core.events import ToolCallRequested
+from runfold.codec import inputs as codec_inputs
+from runfold.codec import log as log_codec
+from runfold.core.events import PartitionClaimed, ToolCallRequested
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
 from tests.runtime.faults import FaultyLog
-from tests.runtime.system import Book, System
+from tests.runtime.system import TOPICS, Book, System
 from tests.runtime.virtual import run_virtual
 
 
@@ -56,5 +58,52 @@ def test_a_stale_append_does_not_execute_what_another_owner_may_have_done() -> N
             system.start_reconciler(app)
             assert (await system.ended("r1")).ended is Status.COMPLETED
             assert book.effects["r1:3"] == 1
+
+    run_virtual(main())
+
+
+def test_an_idle_owner_notices_a_claim_that_landed_after_its_own() -> None:
+    """Nothing is appended, so no gap shows it: the owner looks, and claims again."""
+
+    async def main() -> None:
+        app = App([Agent("a", model=ScriptedModel(["done"]), instructions="")])
+        async with System.running(partitions=1) as system:
+            log = FaultyLog(system.broker)
+            log.hold_landing = True
+            zombie = await system.start_executor(app, "p0", log)
+            await system.until(lambda: log.held == 1)
+            zombie.kill()
+            owner = await system.start_executor(app, "p1")
+            await system.until(lambda: owner.executor.ready)
+            log.release()
+            await asyncio.sleep(15)
+            _, end = system.broker.bounds(TOPICS.log, 0)
+            records = system.broker.slice(TOPICS.log, 0, 0, end)
+            claims = [log_codec.decode(record.value or b"") for record in records]
+            owners = [claim.owner for claim in claims if isinstance(claim, PartitionClaimed)]
+            assert [name.split("-")[0] for name in owners] == ["p1", "p0", "p1"]
+
+    run_virtual(main())
+
+
+def test_a_resolve_of_a_cancelled_runs_call_in_doubt_is_refused() -> None:
+    """The run has ended: its call in doubt is nobody's any more."""
+
+    async def main() -> None:
+        @tool(recovery=Recovery.MANUAL)
+        async def act() -> str:
+            """Fail."""
+            raise RuntimeError("connection reset")
+
+        app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
+        async with System.running(partitions=1) as system:
+            await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.waiting("r1", "indeterminate")
+            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            assert (await system.ended("r1")).ended is Status.CANCELLED
+            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await system.until(lambda: system.records("r1")[1])
+            assert [settled.reason for settled in system.records("r1")[1]] == ["not_open"]
 
     run_virtual(main())

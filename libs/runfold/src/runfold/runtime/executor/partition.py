@@ -19,7 +19,7 @@ from runfold.core.events import PartitionClaimed
 from runfold.core.policy import claim_backoff
 from runfold.core.positions import Positions
 from runfold.ports.inputs import InputReader
-from runfold.ports.log import AppendFailed, LogUnrecoverable
+from runfold.ports.log import AppendFailed, LogUnavailable, LogUnrecoverable
 from runfold.ports.store import PartitionRow, StoreUnavailable
 from runfold.runtime.executor.drivers import Drivers
 from runfold.runtime.executor.effects import is_cancelled
@@ -238,11 +238,23 @@ class PartitionOwner:
             "partition_restored", partition=self._partition, epoch=tenure.epoch, runs=len(drivers), seconds=seconds
         )
         group.create_task(drivers.sweep(), name=f"sweep {self._partition}")
+        group.create_task(self._look_behind(tenure), name=f"look behind {self._partition}")
         reader = await self._open_inputs(tenure)
         try:
             await take_inputs(tenure, drivers, reader)
         finally:
             await reader.close()
+
+    async def _look_behind(self, tenure: Tenure) -> None:
+        """Notice a claim that landed after the own one, even while there is nothing to append."""
+        while True:
+            await asyncio.sleep(self._world.settings.look_behind_every_s)
+            try:
+                bounds = await self._world.log.bounds(self._partition)
+            except LogUnavailable as error:
+                _log.warning("log_away", partition=self._partition, error=str(error))
+                continue
+            await tenure.writer.look_behind(bounds.end)
 
     async def _restore(self, tenure: Tenure) -> Replay:
         row, replay = await self._take_over(tenure.epoch)

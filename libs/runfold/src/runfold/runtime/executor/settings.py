@@ -19,6 +19,7 @@ class ExecutorSettings:
         freshness_s: An acknowledgement older than this, counted from the produce, proves nothing: half a session.
         drain_s: How long a hand-over waits for what runs.
         evict_every_s: How often runs at rest are taken out of memory.
+        look_behind_every_s: How often an owner looks for a claim that landed after its own.
         max_busy_runs: Of one partition; above it, inputs wait in their topics.
         max_stale: How often a request is appended again for want of a fresh acknowledgement.
     """
@@ -33,5 +34,6 @@ class ExecutorSettings:
     inline_limit: int = 65_536
     max_record: int = MAX_RECORD
     evict_every_s: float = 1.0
+    look_behind_every_s: float = 5.0
     max_busy_runs: int = 20_000
     max_stale: int = 5

@@ -98,6 +98,17 @@ class EpochWriter:
                 raise EpochOver(self._reason()) from error
             self._pending.append(acknowledged if index == last else None)
 
+    async def look_behind(self, end: int) -> None:
+        """Look for a claim behind the own records: an owner that appends nothing would never meet it at a gap.
+
+        Args:
+            end: Of the log, as it was asked before this call.
+        """
+        if self.over.done() or self._held is not None or self._pending or end <= self._expected:
+            return  # what is in flight finds it out by itself
+        self._held = deque()
+        await self._read_gap(self._expected, end)
+
     def end(self, reason: str, error: BaseException | None = None) -> None:
         """End the epoch: everything in flight is of unknown outcome."""
         if self.over.done():
