@@ -1,4 +1,4 @@
-"""What is stale: an acknowledgement that came too late, a claim that an idle owner has not noticed, a cancelled call."""
+"""What is stale: an acknowledgement that came too late, an owner behind a later claim, a cancelled run's call."""
 
 from __future__ import annotations
 
@@ -72,10 +72,12 @@ def test_an_idle_owner_notices_a_claim_that_landed_after_its_own() -> None:
             log.hold_landing = True
             zombie = await system.start_executor(app, "p0", log)
             await system.until(lambda: log.held == 1)
-            zombie.kill()
+            zombie.membership.kill()
             owner = await system.start_executor(app, "p1")
             await system.until(lambda: owner.executor.ready)
             log.release()
+            await asyncio.sleep(0.1)
+            zombie.task.cancel()
             await asyncio.sleep(15)
             _, end = system.broker.bounds(TOPICS.log, 0)
             records = system.broker.slice(TOPICS.log, 0, 0, end)
