@@ -74,7 +74,7 @@ def test_an_idle_owner_notices_a_claim_that_landed_after_its_own() -> None:
             await system.until(lambda: log.held == 1)
             zombie.membership.kill()
             owner = await system.start_executor(app, "p1")
-            await system.until(lambda: owner.executor.ready)
+            await system.until(lambda: owner.executor._owners and owner.executor.ready)
             log.release()
             await asyncio.sleep(0.1)
             zombie.task.cancel()
