@@ -17,7 +17,6 @@ from runfold.codec.snapshots import CorruptSnapshot
 from runfold.core.errors import IllegalTransition, UnknownRecord
 from runfold.core.events import InputSettled, PartitionClaimed, RunEvent
 from runfold.core.fence import Fence, Head, Judgement, Kind
-from runfold.core.positions import Positions
 from runfold.core.state import State
 from runfold.core.transitions import fold
 from runfold.ports.log import Log, LogBounds, LogIdentity, LogRecord, LogUnrecoverable
@@ -273,7 +272,7 @@ async def take_over(partition: int, log: Log, store: Snapshots, epoch: int) -> t
     keys = await _keys(partition, log, 0 if first is None else first.applied, epoch)
     row, stored = await store.load_partition(partition, keys)
     bounds, identity = await log.bounds(partition), await log.identity()
-    known = row or PartitionRow(partition, 0, identity.cluster_id, identity.topic_id, 0, -1, 0, -1, Positions())
+    known = row or PartitionRow.empty(partition, identity.cluster_id, identity.topic_id)
     check_log(known, identity, bounds)
     if known.epoch > epoch:
         return row, Replay(partition, log, None, Fence(epoch))
