@@ -29,13 +29,14 @@ SHORT_SESSION: Final = "session.timeout.ms=6000\nheartbeat.interval.ms=1500\n"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record of a topic as a foreign reader sees it."""
+    """A record of a topic as a foreign reader sees it; ``at_ms``: its time stamp, milliseconds since 1970."""
 
     partition: int
     offset: int
     key: bytes | None
     value: bytes
     headers: tuple[tuple[str, bytes], ...]
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +180,8 @@ class Installation:
 def _record(message: Message) -> Record:
     # A consumed message has them as pairs of text and bytes; the types allow what a producer may hand in.
     headers = cast("list[tuple[str, bytes]]", message.headers() or [])
-    return Record(
-        message.partition() or 0, message.offset() or 0, message.key(), message.value() or b"", tuple(headers)
-    )
+    where = (message.partition() or 0, message.offset() or 0)
+    return Record(*where, message.key(), message.value() or b"", tuple(headers), message.timestamp()[1])
 
 
 def _run(name: str, command: list[str], environment: Mapping[str, str], expected: int) -> str:

@@ -12,7 +12,7 @@ from openai import AsyncOpenAI
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from demo.world import PID_HEADER
+from demo.world import ATTEMPT_HEADER, PID_HEADER
 
 Json = Any
 URL_VARIABLE: Final = "DEMO_WORLD_URL"
@@ -24,9 +24,9 @@ class Outside:
     def __init__(self, session: ClientSession) -> None:
         self._session = session
 
-    async def post(self, collection: str, key: str, body: Mapping[str, Json]) -> Json:
+    async def post(self, collection: str, key: str, body: Mapping[str, Json], attempt: int = 0) -> Json:
         """Make a resource; the same key again gives the first one again."""
-        headers = {"Idempotency-Key": key, PID_HEADER: str(os.getpid())}
+        headers = {"Idempotency-Key": key, PID_HEADER: str(os.getpid()), ATTEMPT_HEADER: str(attempt)}
         async with self._session.post(f"/{collection}", json=body, headers=headers) as response:
             response.raise_for_status()
             return await response.json()
@@ -59,5 +59,6 @@ async def outside(role: str) -> AsyncIterator[Outside]:
 def model(name: str = "gpt-5-mini") -> OpenAIChatModel:
     """Give the world's model: OpenAI's client, talking to the demo's server. Retries are Runfold's, and logged."""
     url = os.environ.get(URL_VARIABLE, "http://127.0.0.1:9")
-    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    headers = {PID_HEADER: str(os.getpid())}
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0, default_headers=headers)
     return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=client))

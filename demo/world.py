@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 Json = Any
 LOOPBACK: Final = "127.0.0.1"
 PID_HEADER: Final = "X-Process-Id"
+ATTEMPT_HEADER: Final = "X-Attempt"
 _HELD_AT_MOST_S: Final = 120.0
 
 
@@ -45,21 +46,29 @@ class Posted:
         key: The ``Idempotency-Key`` header.
         pid: The process that sent it.
         is_new: It took effect; False: the key was known and the first answer was given again.
+        attempt: Which attempt it said to be; 0: it said nothing.
+        at_ms: When it arrived, milliseconds since 1970.
     """
 
     collection: str
     key: str
     pid: int
     is_new: bool
+    attempt: int = 0
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One question to the model: its conversation, the answers already in it, and when it came (ms since 1970)."""
+    """One question to the model: its conversation, the answers already in it, when it came (ms since 1970), from whom.
+
+    ``pid`` 0: who asked did not say.
+    """
 
     conversation: str
     answered: int
     at_ms: int
+    pid: int = 0
 
 
 @dataclass(slots=True)
@@ -78,6 +87,7 @@ class World:
     Args:
         script: What the model says.
         latency_s: Called for each answer of the model and each new effect: how long it takes, in seconds.
+        keyless: Collections that know no keys: every POST takes effect. It can still be asked for by key.
 
     Attributes:
         questions: Every question to the model, in order of arrival.
@@ -85,12 +95,18 @@ class World:
         resources: Collection -> key -> the resource that was made for it.
     """
 
-    def __init__(self, script: Script, latency_s: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        script: Script,
+        latency_s: Callable[[], float] | None = None,
+        keyless: Collection[str] = (),
+    ) -> None:
         self.questions: list[Asked] = []
         self.posts: list[Posted] = []
         self.resources: dict[str, dict[str, Json]] = {}
         self._script = script
         self._latency_s = latency_s
+        self._keyless = frozenset(keyless)
         self._holds: dict[str, Hold] = {}
         self._lock = threading.Lock()
         self._server = _Server((LOOPBACK, 0), _handler(self))
@@ -127,25 +143,25 @@ class World:
         with self._lock:
             return Counter(post.key for post in self.posts if post.is_new and post.collection == collection)
 
-    def complete(self, request: Json) -> Json:
+    def complete(self, request: Json, pid: int = 0) -> Json:
         """Answer a chat completion request."""
         messages = request["messages"]
         conversation = next(_text(message["content"]) for message in messages if message["role"] == "user")
         answered = sum(message["role"] == "assistant" for message in messages)
         with self._lock:
-            self.questions.append(Asked(conversation, answered, time.time_ns() // 1_000_000))
+            self.questions.append(Asked(conversation, answered, _now_ms(), pid))
         self._take_time()
         return _completion(self._script(conversation, answered), request, answered)
 
-    def post(self, collection: str, key: str, pid: int, body: Json) -> tuple[HTTPStatus, Json]:
+    def post(self, collection: str, key: str, pid: int, body: Json, attempt: int = 0) -> tuple[HTTPStatus, Json]:
         """Make a resource, once for each key; and hold the answer if that was asked for."""
         with self._lock:
             known = self.resources.setdefault(collection, {})
-            is_new = key not in known
-            if is_new:
+            is_new = key not in known or collection in self._keyless
+            if key not in known:
                 known[key] = {"id": f"{collection[0].upper()}-{len(known) + 1}", "key": key, **body}
             resource = known[key]
-            self.posts.append(Posted(collection, key, pid, is_new))
+            self.posts.append(Posted(collection, key, pid, is_new, attempt, _now_ms()))
             hold = self._holds.get(key) if is_new else None
         if {**body, "id": resource["id"], "key": key} != resource:
             return HTTPStatus.UNPROCESSABLE_ENTITY, {"error": f"key {key} was used with another body"}
@@ -166,6 +182,10 @@ class World:
         with self._lock:
             found = self.resources.get(collection, {}).get(key)
         return [] if found is None else [found]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _text(content: Json) -> str:
@@ -220,11 +240,12 @@ def _handler(world: World) -> type[BaseHTTPRequestHandler]:
             path = urlsplit(self.path).path
             key = self.headers.get("Idempotency-Key")
             if path == "/v1/chat/completions":
-                self._answer(HTTPStatus.OK, world.complete(body))
+                self._answer(HTTPStatus.OK, world.complete(body, self._number(PID_HEADER)))
             elif key is None:
                 self._answer(HTTPStatus.BAD_REQUEST, {"error": "a POST needs the header Idempotency-Key"})
             else:
-                self._answer(*world.post(path.strip("/"), key, int(self.headers.get(PID_HEADER, "0")), body))
+                pid, attempt = self._number(PID_HEADER), self._number(ATTEMPT_HEADER)
+                self._answer(*world.post(path.strip("/"), key, pid, body, attempt))
 
         def do_GET(self) -> None:
             asked = urlsplit(self.path)
@@ -233,6 +254,9 @@ def _handler(world: World) -> type[BaseHTTPRequestHandler]:
                 self._answer(HTTPStatus.OK, [f"{query['q'][0]}: finding {number}" for number in (1, 2)])
             else:
                 self._answer(HTTPStatus.OK, world.find(asked.path.strip("/"), query["key"][0]))
+
+        def _number(self, header: str) -> int:
+            return int(self.headers.get(header, "0"))
 
         def _answer(self, status: HTTPStatus, value: Json) -> None:
             data = json.dumps(value).encode()
