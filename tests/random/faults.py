@@ -11,13 +11,13 @@ from runfold import App
 from runfold.adapters.memory.blobs import MemoryBlobs
 from runfold.adapters.memory.broker import MemoryBroker
 from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
-from runfold.adapters.memory.membership import MemoryMembership
 from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.adapters.memory.store import MemoryDatabase, MemoryStore
 from runfold.core.payload import BlobRef
 from runfold.ports.blobs import BlobsUnavailable
 from runfold.ports.publisher import Published, PublishFailed
 from runfold.ports.store import Commit, DueCall, PartitionRow, StoredRun
+from runfold.testing.simulation.cluster import MemberNode
 from tests.runtime.faults import FaultyLog
 from tests.runtime.system import Process, System
 
@@ -191,7 +191,7 @@ class Faults:
     chosen: tuple[str, ...]
     live: list[Victim] = field(default_factory=list)
     logs: list[FaultyLog] = field(default_factory=list)
-    compactors: list[MemoryMembership] = field(default_factory=list)
+    compactors: list[MemberNode] = field(default_factory=list)
     stopping: list[asyncio.Task[None]] = field(default_factory=list)
 
     async def start_executor(self) -> None:
@@ -306,7 +306,7 @@ def _lose_blobs(faults: Faults) -> None:
 
 def _disturb_compactors(faults: Faults) -> None:
     if faults.chance.random() < 0.5:
-        faults.compactors.pop().expire()
+        faults.compactors.pop().membership.expire()
     faults.start_compactor()
 
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import pytest
-
 from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.codec import inputs as codec_inputs
 from runfold.codec.input_types import VerdictInput
 from runfold.core.events import InputSettled, Settlement
 from runfold.core.partitioning import partition_of
 from runfold.ports.publisher import Published, PublishFailed
-from tests.runtime import system as system_module
 from tests.runtime.apps import (
     claims,
     last_settled,
@@ -124,13 +121,12 @@ class WeakPublisher(MemoryPublisher):
         return await super().publish(topic, *given, **named)
 
 
-def test_forwarding_is_tried_again_in_the_same_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forwarding_is_tried_again_in_the_same_epoch() -> None:
     """The topic cannot be written for a while: the input waits, its partition is not given up."""
-    monkeypatch.setattr(system_module, "MemoryPublisher", WeakPublisher)
 
     async def main() -> None:
         WeakPublisher.failures = 5
-        async with System.running(partitions=2) as system:
+        async with System.running(partitions=2, publisher=WeakPublisher) as system:
             await system.start_executor(model_app("done"))
             value = codec_inputs.encode_start("r1", "a", "go")
             await system.send(TOPICS.requests, "r1", value, partition=WRONG)

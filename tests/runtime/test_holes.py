@@ -18,26 +18,18 @@ from runfold.core.decisions import Fail
 from runfold.core.events import ToolCallRequested
 from runfold.core.state import Status
 from runfold.ports.store import Commit, PartitionRow, StoredRun
-from runfold.runtime.executor import ExecutorSettings
 from runfold.testing import ScriptedModel
-from tests.runtime import system as system_module
 from tests.runtime.apps import done, one_tool_app
 from tests.runtime.faults import FaultyLog
 from tests.runtime.system import TOPICS, System
 from tests.runtime.virtual import run_virtual
 
 
-def few_busy_runs(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
-    """Let executors drive few runs at once."""
-    monkeypatch.setattr(system_module, "ExecutorSettings", lambda **k: ExecutorSettings(max_busy_runs=limit, **k))
-
-
-def test_inputs_for_runs_that_do_not_exist_leave_nothing_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_for_runs_that_do_not_exist_leave_nothing_in_memory() -> None:
     """Typos must neither fill memory nor stop the intake."""
-    few_busy_runs(monkeypatch, 10)
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with System.running(max_busy_runs=10, partitions=1) as system:
             process = await system.start_executor(one_tool_app(Recovery.KEYED, done))
             for number in range(20):
                 await system.approve(f"typo-{number}", 2)
@@ -65,16 +57,15 @@ class SlowToClose(MemoryInputs):
         return reader
 
 
-def test_an_owner_that_ends_late_does_not_deafen_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_that_ends_late_does_not_deafen_the_next_one() -> None:
     """Lost and assigned again at once: the old owner's end must not touch the new one's effects."""
-    monkeypatch.setattr(system_module, "MemoryInputs", SlowToClose)
 
     async def act(_: ToolContext[None]) -> str:
         await asyncio.sleep(8)
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with System.running(inputs=SlowToClose, partitions=1) as system:
             process = await system.start_executor(one_tool_app(Recovery.KEYED, act))
             await system.until(lambda: process.executor.ready)
             process.membership.expire()
@@ -138,11 +129,8 @@ class RacingStore(MemoryStore):
             await asyncio.sleep(5)
 
 
-def test_a_compactor_that_catches_up_during_a_take_over_makes_no_input_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_compactor_that_catches_up_during_a_take_over_makes_no_input_forgotten() -> None:
     """Row, runs and positions are of one moment: else one "absent" executes a MANUAL tool twice."""
-    monkeypatch.setattr(system_module, "MemoryStore", RacingStore)
 
     async def main() -> None:
         RacingStore.may_commit, RacingStore.armed = asyncio.Event(), False
@@ -154,7 +142,7 @@ def test_a_compactor_that_catches_up_during_a_take_over_makes_no_input_forgotten
             raise RuntimeError("connection reset")
 
         app = one_tool_app(Recovery.MANUAL, act, timeout=1.0)
-        async with System.running(partitions=1) as system:
+        async with System.running(store=RacingStore, partitions=1) as system:
             p0 = await system.start_executor(app, "p0")
             await system.start("r1", "a")
             await system.waiting("r1", "indeterminate")
@@ -223,9 +211,8 @@ def test_a_run_that_ends_before_its_effect_does_leaves_memory() -> None:
     run_virtual(main())
 
 
-def test_runs_that_wait_for_verdicts_do_not_close_the_intake(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_that_wait_for_verdicts_do_not_close_the_intake() -> None:
     """More dangling LOOKUP calls than runs may be busy: the verdicts that free them are read all the same."""
-    few_busy_runs(monkeypatch, 3)
 
     async def main() -> None:
         hang = [True]
@@ -243,7 +230,7 @@ def test_runs_that_wait_for_verdicts_do_not_close_the_intake(monkeypatch: pytest
             return "found"
 
         app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
-        async with System.running(partitions=1) as system:
+        async with System.running(max_busy_runs=3, partitions=1) as system:
             process = await system.start_executor(app)
             for number in range(4):
                 await system.start(f"r{number}", "a")

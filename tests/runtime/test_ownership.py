@@ -18,7 +18,6 @@ from runfold.core.payload import BlobRef, Inline
 from runfold.core.state import Status
 from runfold.ports.inputs import InputRecord
 from runfold.ports.log import LogUnrecoverable
-from tests.runtime import system as system_module
 from tests.runtime.apps import (
     HangingModel,
     claims,
@@ -36,7 +35,7 @@ from tests.runtime.virtual import run_virtual
 
 async def death_of(system: System, process: Process) -> ExceptionGroup[Exception]:
     """Wait for a process to end with an error."""
-    system.processes.remove(process)
+    system.nodes.remove(process)
     with pytest.raises(ExceptionGroup) as caught:
         async with asyncio.timeout(60):
             await process.task
@@ -66,15 +65,14 @@ def test_a_log_that_ends_before_what_postgres_has_applied_ends_the_process() -> 
     """Found at the take-over, in a task of the tenure: it is raised, not tried again."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with System.running(partitions=1, compacting=False) as system:
+            compactor = system.start_compactor()
             first = await system.start_executor(one_tool_app(Recovery.KEYED, done))
             await system.start("r1", "a")
             await system.ended("r1")
             await asyncio.sleep(5)
             await first.stop()
-            for task in system._others:
-                task.cancel()
-            await asyncio.sleep(1)
+            await compactor.stop()
             system.broker.truncate(TOPICS.log, 0, 3)
             error = await death_of(system, await system.start_executor(one_tool_app(Recovery.KEYED, done)))
             assert error.subgroup(LogUnrecoverable) is not None
@@ -343,19 +341,17 @@ class PausedInputs(MemoryInputs):
         return reader
 
 
-def test_a_run_that_was_written_to_in_a_later_epoch_is_not_judged_in_this_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_run_that_was_written_to_in_a_later_epoch_is_not_judged_in_this_one() -> None:
     """P0 has noticed nothing; what Postgres gives it of the run says so: it writes nothing more in its epoch."""
 
     async def main() -> None:
         PausedInputs.go = asyncio.Event()
         async with System.running(partitions=1) as system:
             app = one_tool_app(Recovery.KEYED, done, needs_approval=True)
-            with monkeypatch.context() as patch:
-                patch.setattr(system_module, "MemoryInputs", PausedInputs)
-                p0 = await system.start_executor(app, "p0")
-                await system.until(lambda: p0.executor.ready)
+            system.inputs = PausedInputs
+            p0 = await system.start_executor(app, "p0")
+            await system.until(lambda: p0.executor.ready)
+            system.inputs = MemoryInputs
             p0.membership.kill()
             await system.start_executor(app, "p1")
             await system.start("r1", "a")

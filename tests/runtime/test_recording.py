@@ -19,7 +19,6 @@ from runfold.core.state import Status
 from runfold.ports.blobs import BlobsUnavailable
 from runfold.ports.store import Commit, PartitionRow
 from runfold.testing import ScriptedModel
-from tests.runtime import system as system_module
 from tests.runtime.apps import claims, model_app, one_tool_app, requests
 from tests.runtime.faults import FaultyLog
 from tests.runtime.system import System
@@ -270,9 +269,8 @@ class SlowStore(MemoryStore):
         return await super().commit(commit)
 
 
-def test_a_run_that_moved_on_while_postgres_was_asked_does_not_leave_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_moved_on_while_postgres_was_asked_does_not_leave_memory() -> None:
     """It rests again, but at an event that no snapshot holds: loaded from there, its next approval were unknown."""
-    monkeypatch.setattr(system_module, "MemoryStore", SlowStore)
 
     @tool(recovery=Recovery.KEYED, needs_approval=True)
     async def act() -> str:
@@ -282,7 +280,7 @@ def test_a_run_that_moved_on_while_postgres_was_asked_does_not_leave_memory(monk
     async def main() -> None:
         SlowStore.may_commit, SlowStore.asked = asyncio.Event(), 0
         SlowStore.may_commit.set()
-        async with System.running(partitions=1) as system:
+        async with System.running(store=SlowStore, partitions=1) as system:
             model = ScriptedModel([("act", {}), ("act", {}), "done"])
             process = await system.start_executor(App([Agent("a", model=model, instructions="", tools=[act])]))
             await system.start("r1", "a")

@@ -34,7 +34,8 @@ class Stored:
 class _Partition:
     begin: int = 0
     records: list[Stored] = field(default_factory=list)
-    waiters: set[asyncio.Event] = field(default_factory=set)
+    # In the order of their coming: a simulation has to repeat itself.
+    waiters: dict[asyncio.Event, None] = field(default_factory=dict)
 
     @property
     def end(self) -> int:
@@ -113,12 +114,12 @@ class MemoryBroker:
         event = asyncio.Event()
         watched = [self._places[place] for place in places]
         for place in watched:
-            place.waiters.add(event)
+            place.waiters[event] = None
         try:
             yield event
         finally:
             for place in watched:
-                place.waiters.discard(event)
+                place.waiters.pop(event, None)
 
     @staticmethod
     def _wake(place: _Partition) -> None:

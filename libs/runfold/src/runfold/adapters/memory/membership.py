@@ -83,7 +83,7 @@ class MemoryMembership:
         broker: Where the group lives.
         group: Its name.
         topic: The topic whose partitions are shared.
-        session_s: Seconds after which the group gives up a member that was killed.
+        session_s: Seconds after which the group gives up a member that was killed or sleeps.
     """
 
     def __init__(self, broker: MemoryBroker, group: str, topic: str, session_s: float = 10.0) -> None:
@@ -91,7 +91,7 @@ class MemoryMembership:
             message = f"there is no topic {topic!r} to share"
             raise ValueError(message)
         self._group = broker.groups.setdefault(group, MemoryGroup(broker.partitions))
-        self._session_s = session_s
+        self.session_s = session_s
         self._held: set[int] = set()
         self._seen = -1
         self._changed = asyncio.Event()
@@ -124,7 +124,7 @@ class MemoryMembership:
         ``run`` never returns; who runs it cancels it.
         """
         self._killed = True
-        asyncio.get_running_loop().call_later(self._session_s, self._group.drop, self)
+        asyncio.get_running_loop().call_later(self.session_s, self._group.drop, self)
 
     def expire(self) -> None:
         """End the session of a member that lives: the partitions go elsewhere, and then its listener is told."""

@@ -1,0 +1,274 @@
+"""An event loop on virtual time, shared by simulated processes that can be paused and killed at every await.
+
+When nothing is ready the loop does not sleep, it moves its clock to the next timer. While somebody waits for
+something real (a socket, an author's thread) time passes as it really does.
+
+Every callback belongs to the process in whose context it was scheduled (``Process.current``); those of none belong to
+the world: brokers, tests, people. A callback is what runs between two awaits, so a process that is stopped before its
+*n*-th callback is stopped at its *n*-th await. A killed process runs nothing more, no ``finally`` either, as after
+SIGKILL. What a paused one would have run is kept, in order, for when it wakes up, as after SIGSTOP and SIGCONT; its
+timers go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from enum import Enum, auto
+from typing import Any, TypeVar, TypeVarTuple, Unpack
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("runfold_process", default=None)
+
+
+class DeadlockError(Exception):
+    """Virtual time cannot go on: every task waits for another."""
+
+
+class Condition(Enum):
+    """What a process does."""
+
+    RUNNING = auto()
+    PAUSED = auto()
+    DEAD = auto()
+
+
+class Process:
+    """One simulated process.
+
+    Attributes:
+        name: For people.
+        condition: Running, paused or dead.
+        steps: How many callbacks it has run.
+        on_step: Called before each callback, with this process; it may pause or kill it.
+        tasks: Its tasks that have not ended, in the order of their creation.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.condition = Condition.RUNNING
+        self.steps = 0
+        self.on_step: Callable[[Process], None] | None = None
+        self.tasks: dict[asyncio.Task[Any], None] = {}
+        self._backlog: deque[_Call] = deque()
+        self._context = contextvars.copy_context()
+        self._context.run(_CURRENT.set, self)
+
+    def __repr__(self) -> str:
+        return f"<process {self.name}: {self.condition.name.lower()}, {self.steps} steps>"
+
+    @staticmethod
+    def current() -> Process | None:
+        """Give the process whose code runs now; None: the world's."""
+        return _CURRENT.get()
+
+    def spawn(self, main: Coroutine[Any, Any, T], name: str | None = None) -> asyncio.Task[T]:
+        """Run a coroutine in this process; whatever it schedules belongs to the process too."""
+        return asyncio.get_running_loop().create_task(main, name=name or self.name, context=self._context.copy())
+
+    def pause(self) -> None:
+        """SIGSTOP: run nothing until ``resume``."""
+        if self.condition is Condition.RUNNING:
+            self.condition = Condition.PAUSED
+
+    def resume(self) -> None:
+        """SIGCONT: run what came meanwhile, in its order, and go on."""
+        if self.condition is not Condition.PAUSED:
+            return
+        self.condition = Condition.RUNNING
+        asyncio.get_running_loop().call_soon(self._catch_up, context=_WORLD)
+
+    def kill(self) -> None:
+        """SIGKILL: nothing of it runs any more."""
+        self.condition = Condition.DEAD
+
+    def bury(self) -> list[asyncio.Task[Any]]:
+        """Let the tasks of a dead process end, when nobody looks any more; gives them, cancelled.
+
+        Until then they hang where they were killed: a coroutine that is thrown away would run its ``finally`` blocks.
+        """
+        self.condition = Condition.RUNNING
+        self.on_step = None
+        for task in self.tasks:
+            task.cancel()
+        if self._backlog:
+            asyncio.get_running_loop().call_soon(self._catch_up, context=_WORLD)
+        return list(self.tasks)
+
+    def enter(self, call: _Call) -> None:
+        """Run a callback, or keep it: for when the process wakes up, or is buried."""
+        if self.condition is Condition.RUNNING and not self._backlog:
+            self.steps += 1
+            if self.on_step is not None:
+                self.on_step(self)
+        # Asked again: ``on_step`` may have stopped it.
+        if self.condition is not Condition.RUNNING or self._backlog:
+            self._backlog.append(call)
+        else:
+            call.run()
+
+    def _is_behind(self) -> bool:
+        return self.condition is Condition.RUNNING and bool(self._backlog)
+
+    def _catch_up(self) -> None:
+        """Run what was kept, one callback a turn: each is a step at which it may be stopped again."""
+        if not self._is_behind():
+            return
+        call = self._backlog.popleft()
+        kept, self._backlog = self._backlog, deque()
+        self.enter(call)
+        self._backlog += kept
+        if self._is_behind():
+            asyncio.get_running_loop().call_soon(self._catch_up, context=_WORLD)
+
+
+class _Call:
+    """One callback of a process, and the handle by which its scheduler may cancel it."""
+
+    __slots__ = ("args", "callback", "context", "handle")
+
+    def __init__(self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context) -> None:
+        self.callback = callback
+        self.args = args
+        self.context = context
+        self.handle: asyncio.Handle | None = None
+
+    def run(self) -> None:
+        if self.handle is not None and self.handle.cancelled():
+            return
+        self.context.run(self.callback, *self.args)
+
+
+class _Selector(selectors.SelectSelector):
+    """Selects without waiting, and passes the time that it would have waited to the loop's clock.
+
+    Something real may come while a file descriptor beside the loop's own is registered, or while ``is_busy`` says so.
+    """
+
+    def __init__(self, is_busy: Callable[[], bool]) -> None:
+        super().__init__()
+        self.now = 0.0
+        self._is_busy = is_busy
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if len(self.get_map()) > 1 or self._is_busy():
+            return self._really(timeout)
+        if timeout is None:
+            raise DeadlockError("nothing is ready and no timer is set: every task waits for another")
+        self.now += max(0.0, timeout)
+        return super().select(0)
+
+    def _really(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait, but look again soon: what is real may end without a word to this selector."""
+        began = time.monotonic()
+        ready = super().select(_LOOK_AGAIN_S if timeout is None else min(timeout, _LOOK_AGAIN_S))
+        self.now += time.monotonic() - began
+        return ready
+
+
+_LOOK_AGAIN_S = 0.05
+
+
+def _never() -> bool:
+    return False
+
+
+class _Task(asyncio.Task[T]):
+    """A task that takes the place in a set that its number gives it, not its address: asyncio keeps sets of tasks."""
+
+    def __init__(
+        self,
+        number: int,
+        coroutine: Coroutine[Any, Any, T],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context,
+    ) -> None:
+        self.number = number  # before asyncio puts it into its first set
+        super().__init__(coroutine, loop=loop, context=context)
+
+    def __hash__(self) -> int:
+        return self.number
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """The loop.
+
+    Args:
+        is_busy: Whether something that this loop cannot see (a thread) is at work: then time is real.
+    """
+
+    def __init__(self, is_busy: Callable[[], bool] = _never) -> None:
+        self._selector_ = _Selector(is_busy)
+        super().__init__(self._selector_)
+        self._created = 0
+        self.set_task_factory(self._make_task)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._selector_.now
+
+    def call_soon(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Schedule a callback of whoever's context it is."""
+        context = context or contextvars.copy_context()
+        process = context.get(_CURRENT)
+        if process is None:
+            return super().call_soon(callback, *args, context=context)
+        call = _Call(callback, args, context)
+        call.handle = super().call_soon(process.enter, call, context=_WORLD)
+        return call.handle
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Schedule a callback of whoever's context it is for a time."""
+        context = context or contextvars.copy_context()
+        process = context.get(_CURRENT)
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        call = _Call(callback, args, context)
+        call.handle = handle = super().call_at(when, process.enter, call, context=_WORLD)
+        return handle
+
+    def _make_task(
+        self,
+        _: asyncio.AbstractEventLoop,
+        coroutine: Any,  # noqa: ANN401 - typeshed's word for what is awaited
+        context: contextvars.Context | None = None,
+    ) -> asyncio.Task[Any]:
+        self._created += 1
+        context = context or contextvars.copy_context()
+        task: _Task[Any] = _Task(self._created, coroutine, self, context)
+        process = context.get(_CURRENT)
+        if process is not None:
+            process.tasks[task] = None
+            task.add_done_callback(lambda done: process.tasks.pop(done, None), context=_WORLD)
+        return task
+
+
+_WORLD = contextvars.Context()
+
+
+def run_virtual(main: Coroutine[Any, Any, T], limit_s: float = 3600.0, is_busy: Callable[[], bool] = _never) -> T:
+    """Run on a fresh virtual loop; more than ``limit_s`` virtual seconds is a failure."""
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(is_busy)) as runner:
+        return runner.run(_limited(main, limit_s))
+
+
+async def _limited(main: Coroutine[Any, Any, T], limit_s: float) -> T:
+    async with asyncio.timeout(limit_s):
+        return await main
