@@ -12,9 +12,9 @@ import pytest
 from runfold.core.events import AskedCall, Recovery, WaitReason
 from runfold.core.payload import Inline
 from runfold.core.state import Call, Phase, State, Wait
-from tests.random import checkers
-from tests.random.checkers import Checker, Ending
-from tests.random.scenario import run_seed
+from tests.simulation import checkers
+from tests.simulation.checkers import Checker, Ending
+from tests.simulation.scenario import run_seed
 
 Spoil = Callable[[Ending], None]
 

@@ -10,10 +10,10 @@ from typing import Any
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import WaitReason
 from runfold.core.state import State, Wait
-from tests.random.faults import Weather
-from tests.random.history import History
-from tests.random.world import World
 from tests.runtime.system import TOPICS, System
+from tests.simulation.faults import Weather
+from tests.simulation.history import History
+from tests.simulation.world import World
 
 
 @dataclass

@@ -16,8 +16,8 @@ from runfold.core.decisions import status
 from runfold.core.events import ModelCallRequested, ModelResponded, Recovery, ToolCallRequested
 from runfold.core.state import State, Status
 from runfold.ports.store import StoredRun
-from tests.random.history import PartitionHistory, events_of
-from tests.random.world import Downstream
+from tests.simulation.history import PartitionHistory, events_of
+from tests.simulation.world import Downstream
 
 InputPlace = tuple[str, int, int]
 """Topic, partition and offset."""

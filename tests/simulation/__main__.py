@@ -1,4 +1,4 @@
-"""``python -m tests.random SEED [END]``: run one seed, or the seeds [SEED, END), and say what each broke.
+"""``python -m tests.simulation SEED [END]``: run one seed, or the seeds [SEED, END), and say what each broke.
 
 Each seed is printed before it runs, with the faults that it chooses. ``--faults kill,publish`` puts others in their
 place, to see which of them it takes. The exit code is 1 if anything was violated. A seed that takes a minute of
@@ -13,15 +13,15 @@ import sys
 import time
 import traceback
 
-from tests.random.faults import ALL_FAULTS
-from tests.random.scenario import Plan, run_seed
+from tests.simulation.faults import ALL_FAULTS
+from tests.simulation.scenario import Plan, run_seed
 
 SPINNING_S = 60.0
 
 
 def main() -> int:
     """Run the command."""
-    parser = argparse.ArgumentParser(prog="python -m tests.random", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("end", type=int, nargs="?", help="the seed behind the last one; default: SEED + 1")
     parser.add_argument("--faults", help=f"comma-separated, of: {', '.join(ALL_FAULTS)}")

@@ -14,8 +14,8 @@ from pydantic_ai.models.function import AgentInfo
 
 from runfold import ABSENT, Absent, Agent, App, Recovery, Result, ToolContext, tool
 from runfold.testing import ScriptedModel
-from tests.random.faults import Weather
-from tests.random.history import History
+from tests.simulation.faults import Weather
+from tests.simulation.history import History
 
 NO_SUCH_TOOL = "nosuch"
 TOOL_OPTIONS: dict[str, tuple[Recovery, dict[str, bool]]] = {

@@ -1,4 +1,4 @@
-"""Random work under random faults leaves every invariant whole. Again by hand: ``python -m tests.random SEED``."""
+"""Random work under random faults leaves every invariant whole. Again by hand: ``python -m tests.simulation SEED``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from random import SystemRandom
 
 import pytest
 
-from tests.random.faults import ALL_FAULTS
-from tests.random.scenario import Plan, run_seed
+from tests.simulation.faults import ALL_FAULTS
+from tests.simulation.scenario import Plan, run_seed
 
 # The last ones once showed defects: an owner that was cancelled while its epoch ended, and claimed again; a stale
 # acknowledgement after which another owner's dangling LOOKUP call was executed,
@@ -35,7 +35,7 @@ def test_every_invariant_holds_for_a_seed_nobody_has_tried(number: int) -> None:
 
 def check_seed(seed: int) -> None:
     """Print the seed, run it, and fail with whatever it violates."""
-    sys.stdout.write(f"seed {seed}: {Plan.of(seed)}\nagain: python -m tests.random {seed}\n")
+    sys.stdout.write(f"seed {seed}: {Plan.of(seed)}\nagain: python -m tests.simulation {seed}\n")
     try:
         assert run_seed(seed).problems() == []
     finally:

@@ -17,13 +17,13 @@ import structlog
 
 from runfold.adapters.memory.broker import MemoryBroker
 from runfold.adapters.memory.store import MemoryStore
-from tests.random.checkers import Ending, check
-from tests.random.faults import ALL_FAULTS, Faults, FlakyBlobs, FlakyPublisher, SlowInputs, SlowStore, weather_of
-from tests.random.history import History
-from tests.random.people import People
-from tests.random.world import NO_SUCH_TOOL, TOOL_OPTIONS, World
 from tests.runtime.system import TOPICS, System
 from tests.runtime.virtual import run_virtual
+from tests.simulation.checkers import Ending, check
+from tests.simulation.faults import ALL_FAULTS, Faults, FlakyBlobs, FlakyPublisher, SlowInputs, SlowStore, weather_of
+from tests.simulation.history import History
+from tests.simulation.people import People
+from tests.simulation.world import NO_SUCH_TOOL, TOOL_OPTIONS, World
 
 PARTITIONS = 2
 FADING_S = 30.0
