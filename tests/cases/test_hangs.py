@@ -1,0 +1,81 @@
+"""Cases of docs/cases.md: tools that take longer than anything else, and tools that never end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from runfold import Recovery, ToolContext
+from runfold.core.events import ToolReturned
+from runfold.core.state import Status
+from tests.runtime.apps import one_tool_app, requests
+from tests.runtime.system import Book, System
+from tests.runtime.virtual import run_virtual
+
+
+@pytest.mark.parametrize("recovery", [Recovery.RERUN, Recovery.KEYED, Recovery.LOOKUP, Recovery.MANUAL])
+def test_a_tool_outlasts_sessions_and_leases(recovery: Recovery) -> None:
+    """Two and a half minutes in one call (session 10 s, lease and poll interval 60 s): called once, one ``tool_returned``; nobody takes its owner for dead."""
+    book = Book()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        await asyncio.sleep(150)
+        return str(book.apply(ctx.idempotency_key, "done"))
+
+    async def look(_: ToolContext[None]) -> Any:
+        raise AssertionError("its time is not over: nobody may ask")
+
+    async def main() -> None:
+        lookup = look if recovery is Recovery.LOOKUP else None
+        app = one_tool_app(recovery, act, lookup=lookup, timeout=200.0)
+        async with System.running(partitions=1) as system:
+            await system.start_executor(app)
+            system.start_reconciler(app)
+            await system.start("r1", "a")
+            await system.until(lambda: book.effects["r1:2"] == 1)
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert [attempt for attempt, _ in requests(system)] == [1]
+            assert system.types("r1").count("ToolReturned") == 1
+            assert book.effects == {"r1:2": 1}
+
+    run_virtual(main())
+
+
+def test_an_executor_hangs_in_a_tool() -> None:
+    """It cannot even be cancelled: the reconciler asks at the deadline, and the run goes on with what it found."""
+    book = Book()
+    released = asyncio.Event()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        result = str(book.apply(ctx.idempotency_key, "T-1"))
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:  # what a client with a bare ``except`` does
+                continue
+        return result
+
+    async def look(ctx: ToolContext[None]) -> Any:
+        return book.results[ctx.idempotency_key]
+
+    async def main() -> None:
+        app = one_tool_app(Recovery.LOOKUP, act, lookup=look, timeout=30.0)
+        async with System.running(partitions=1) as system:
+            await system.start_executor(app)
+            system.start_reconciler(app)
+            await system.start("r1", "a")
+            await system.until(lambda: book.effects["r1:2"] == 1)
+            began = asyncio.get_running_loop().time()
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            # time-out and grace, then a scan, a commit and a lookup
+            assert 35 <= asyncio.get_running_loop().time() - began <= 40
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert returned.source == "reconciled"
+            assert book.effects == {"r1:2": 1}
+            released.set()
+            await asyncio.sleep(60)
+            assert system.types("r1").count("ToolReturned") == 1
+
+    run_virtual(main())
