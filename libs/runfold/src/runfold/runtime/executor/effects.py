@@ -105,6 +105,8 @@ class Effects:
         effect = _Effect(*place, listener)
         self._by_run.setdefault(key.run_id, {})[key] = effect
         effect.task = self._group.create_task(self._perform(key, effect, work), name=f"effect {key}")
+        # A task that is cancelled before its first step awaits nothing of what it was given.
+        effect.task.add_done_callback(lambda _: work.close())
 
     def attach(self, key: EffectKey, epoch: int, listener: Listener) -> None:
         """Listen to an effect of an earlier epoch; an outcome already known is told at once."""
