@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from runfold import App
 from runfold.adapters.memory.blobs import MemoryBlobs
@@ -26,6 +26,7 @@ from runfold.core.partitioning import partition_of
 from runfold.core.state import State
 from runfold.core.transitions import fold
 from runfold.ports.agents import Agents
+from runfold.ports.clock import Clock
 from runfold.ports.topics import Topics
 from runfold.runtime.compactor import Compactor, CompactorSettings
 from runfold.runtime.executor import Executor, ExecutorSettings
@@ -35,6 +36,7 @@ from runfold.testing.simulation.loop import Condition, Process
 
 TOPICS = Topics()
 _END_S = 100.0
+NodeT = TypeVar("NodeT", bound="Node")
 
 
 class DeafTask(Exception):
@@ -84,11 +86,13 @@ class MemberNode(Node):
 
     def pause(self) -> None:
         """SIGSTOP: the group gives it up after the session, which it does not notice before it wakes up."""
+        if self.process.condition is not Condition.RUNNING:
+            return
         super().pause()
-        asyncio.get_running_loop().call_later(self.membership.session_s, self._expire)
+        asyncio.get_running_loop().call_later(self.membership.session_s, self._expire, self.process.pauses)
 
-    def _expire(self) -> None:
-        if self.process.condition is Condition.PAUSED:
+    def _expire(self, pause: int) -> None:
+        if self.process.condition is Condition.PAUSED and self.process.pauses == pause:
             self.membership.expire()
 
 
@@ -101,14 +105,21 @@ class ExecutorNode(MemberNode):
     agents: Agents
 
 
+def _nobody(_: Node) -> None:
+    """Nobody is told."""
+
+
 @dataclass
 class Cluster:
     """In-memory Kafka, Postgres and object store, and the processes on them.
 
-    ``store``, ``publisher`` and ``inputs`` make the processes' clients where the plain in-memory ones are not wanted.
+    ``store``, ``publisher``, ``inputs``, ``log`` and ``clock`` make the processes' clients where the plain in-memory
+    ones are not wanted; each is called in its process.
 
     Attributes:
+        seed: The processes' own chance is made of it, and of their numbers.
         nodes: Every process that was started, the dead ones too.
+        on_node: Told of each, before it has taken its first step behind its start.
     """
 
     partitions: int = 2
@@ -122,8 +133,13 @@ class Cluster:
     store: Callable[[MemoryDatabase], MemoryStore] = MemoryStore
     publisher: Callable[[MemoryBroker], MemoryPublisher] = MemoryPublisher
     inputs: Callable[[MemoryBroker], MemoryInputs] = MemoryInputs
+    log: Callable[[MemoryBroker], MemoryLog] = MemoryLog
+    clock: Callable[[], Clock] = LoopClock
+    on_node: Callable[[Node], None] = _nobody
     max_busy_runs: int = 20_000
+    seed: int = 0
     nodes: list[Node] = field(default_factory=list)
+    _started: int = 0
 
     def __post_init__(self) -> None:
         self.broker = MemoryBroker(self.partitions)
@@ -161,7 +177,7 @@ class Cluster:
     ) -> ExecutorNode:
         """Start a process and join the group."""
         process, seed = self._process(name)
-        log = log or MemoryLog(self.broker)
+        log = process.call(self.log, self.broker) if log is None else log
         membership = MemoryMembership(self.broker, "executors", TOPICS.requests, self.session_s)
         started: asyncio.Future[tuple[Executor, Agents]] = asyncio.get_running_loop().create_future()
 
@@ -169,12 +185,12 @@ class Cluster:
             async with app.running("executor", revision=revision) as agents:
                 executor = Executor(
                     log=log,
-                    inputs=self.inputs(self.broker),
-                    publisher=self.publisher(self.broker),
-                    store=self.store(self.database),
+                    inputs=process.call(self.inputs, self.broker),
+                    publisher=process.call(self.publisher, self.broker),
+                    store=process.call(self.store, self.database),
                     blobs=self.blobs,
                     agents=agents,
-                    clock=LoopClock(),
+                    clock=process.call(self.clock),
                     chance=SeededChance(seed),
                     settings=ExecutorSettings(
                         owner=process.name,
@@ -195,19 +211,18 @@ class Cluster:
         task.add_done_callback(tell)
         executor, agents = await started
         node = ExecutorNode(process, task, membership, executor, log, agents)
-        self.nodes.append(node)
-        return node
+        return self._add(node)
 
     def start_compactor(self) -> MemberNode:
         """Start a compactor."""
         process, seed = self._process("compactor")
         compactor = Compactor(
-            log=MemoryLog(self.broker),
-            store=self.store(self.database),
-            publisher=self.publisher(self.broker),
-            inputs=self.inputs(self.broker),
+            log=process.call(self.log, self.broker),
+            store=process.call(self.store, self.database),
+            publisher=process.call(self.publisher, self.broker),
+            inputs=process.call(self.inputs, self.broker),
             blobs=self.blobs,
-            clock=LoopClock(),
+            clock=process.call(self.clock),
             chance=SeededChance(seed),
             settings=CompactorSettings(
                 dead_topic=TOPICS.dead,
@@ -217,33 +232,36 @@ class Cluster:
         )
         membership = MemoryMembership(self.broker, "compactors", TOPICS.log, self.session_s)
         node = MemberNode(process, process.spawn(membership.run(compactor)), membership)
-        self.nodes.append(node)
-        return node
+        return self._add(node)
 
-    def start_reconciler(self, app: App) -> Node:
+    def start_reconciler(self, app: App, revision: str = "rev-1") -> Node:
         """Start a reconciler."""
         process, _ = self._process("reconciler")
 
         async def run() -> None:
-            async with app.running("reconciler", revision="rev-1") as agents:
+            async with app.running("reconciler", revision=revision) as agents:
                 reconciler = Reconciler(
-                    self.store(self.database),
-                    self.publisher(self.broker),
+                    process.call(self.store, self.database),
+                    process.call(self.publisher, self.broker),
                     self.blobs,
                     agents,
-                    LoopClock(),
+                    process.call(self.clock),
                     ReconcilerSettings(holder=process.name),
                 )
                 await reconciler.run()
 
         node = Node(process, process.spawn(run()))
+        return self._add(node)
+
+    def _add(self, node: NodeT) -> NodeT:
         self.nodes.append(node)
+        self.on_node(node)
         return node
 
     def _process(self, role: str) -> tuple[Process, int]:
-        """Make a process; its number is its seed too."""
-        number = len(self.nodes) + 1
-        return Process(f"{role}-{number}"), number
+        """Make a process, and give the seed of its chance."""
+        self._started += 1
+        return Process(f"{role}-{self._started}"), self.seed + self._started
 
     # --- the outside --------------------------------------------------------------------------------------------
 

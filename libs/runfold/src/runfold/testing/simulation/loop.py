@@ -46,6 +46,7 @@ class Process:
         name: For people.
         condition: Running, paused or dead.
         steps: How many callbacks it has run.
+        pauses: How often it was paused.
         on_step: Called before each callback, with this process; it may pause or kill it.
         tasks: Its tasks that have not ended, in the order of their creation.
     """
@@ -54,6 +55,7 @@ class Process:
         self.name = name
         self.condition = Condition.RUNNING
         self.steps = 0
+        self.pauses = 0
         self.on_step: Callable[[Process], None] | None = None
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._backlog: deque[_Call] = deque()
@@ -72,10 +74,15 @@ class Process:
         """Run a coroutine in this process; whatever it schedules belongs to the process too."""
         return asyncio.get_running_loop().create_task(main, name=name or self.name, context=self._context.copy())
 
+    def call(self, function: Callable[[Unpack[Ts]], T], *args: *Ts) -> T:
+        """Call a function now, in this process's context: what it schedules belongs to the process."""
+        return self._context.copy().run(function, *args)
+
     def pause(self) -> None:
         """SIGSTOP: run nothing until ``resume``."""
         if self.condition is Condition.RUNNING:
             self.condition = Condition.PAUSED
+            self.pauses += 1
 
     def resume(self) -> None:
         """SIGCONT: run what came meanwhile, in its order, and go on."""
