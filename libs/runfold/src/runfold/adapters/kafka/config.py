@@ -108,13 +108,18 @@ class MemberSettings:
 
     Attributes:
         session_s: Silence after which the group gives a member up.
+        heartbeat_s: A member hears of a rebalance with its next heartbeat: what every hand-over waits for.
+        notice_s: How long what goes to a joiner is kept before it is drained. librdkafka joins once a second at most,
+            so who has just joined comes back for what was let go a second after it joined, and not before. Counted
+            from there, a heartbeat has gone by until this member heard of it, and draining takes a moment.
         max_poll_s: Time between two polls after which a member gives itself up.
         listener_s: Bound of one call of the listener; above its own bound for draining, below ``max_poll_s``.
         stall_s: Time without a tick of the event loop after which the member leaves.
     """
 
     session_s: float = 10.0
-    heartbeat_s: float = 3.0
+    heartbeat_s: float = 0.3
+    notice_s: float = 0.6
     max_poll_s: float = 60.0
     listener_s: float = 30.0
     stall_s: float = 5.0

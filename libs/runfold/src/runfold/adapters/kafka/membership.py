@@ -20,8 +20,10 @@ from runfold.adapters.kafka.config import LOGGER, KafkaConfig, MemberSettings
 from runfold.adapters.kafka.errors import MembershipFailed, kafka_error
 from runfold.ports.membership import AssignmentListener
 
-_POLL_S: Final = 0.1
+_POLL_S: Final = 0.05
 _ABANDON_S: Final = 5.0
+_STEP_S: Final = 0.5
+"""What one turn of the poll loop adds at most to the time that the event loop is held to have stood still."""
 
 # Messages that carry an error but do not end a membership: after the first, on_lost follows; the others can only be
 # about reading, in the moment between assignment and pause.
@@ -45,6 +47,7 @@ class KafkaMembership:
     def __init__(self, config: KafkaConfig, group: str, topic: str, settings: MemberSettings | None = None) -> None:
         self._times = settings or MemberSettings()
         self._settings = config.member(group, self._times)
+        self._notice_s = 0.0 if config.next_generation else self._times.notice_s
         self._topic = topic
         self._stop = threading.Event()
         self._ended = asyncio.Event()
@@ -61,7 +64,7 @@ class KafkaMembership:
         """
         self._started = True
         try:
-            self._member = _Member(self._settings, self._topic, self._times, listener, self._stop)
+            self._member = _Member(self._settings, self._topic, self._times, listener, self._stop, self._notice_s)
             try:
                 await self._member.join()
             except asyncio.CancelledError:
@@ -92,11 +95,13 @@ class _Member:
         times: MemberSettings,
         listener: AssignmentListener,
         stop: threading.Event,
+        notice_s: float,
     ) -> None:
         self._topic = topic
         self._times = times
         self._listener = listener
         self._stop = stop
+        self._notice_s = notice_s
         self._loop = asyncio.get_running_loop()
         self._done = self._loop.create_future()
         self._call: concurrent.futures.Future[None] | None = None
@@ -136,6 +141,8 @@ class _Member:
                 message = self._consumer.poll(_POLL_S)
                 if message is not None:
                     self._judge(message)
+                # Any question wakes librdkafka's main thread, which else sleeps up to 1 s and sends heartbeats as late.
+                self._consumer.assignment()
                 now = time.monotonic()
                 self._watch_loop(now - before)
                 before = now
@@ -163,7 +170,7 @@ class _Member:
             self._stalled_s = 0.0
             self._asked += 1
             self._loop.call_soon_threadsafe(self._tick, self._asked)
-        self._stalled_s += min(elapsed, 5 * _POLL_S)
+        self._stalled_s += min(elapsed, _STEP_S)
         if self._stalled_s > self._times.stall_s:
             self._abandoned = True
             self._fail(MembershipFailed(f"the event loop has not turned for {self._times.stall_s} s"))
@@ -204,6 +211,9 @@ class _Member:
     def _give_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         try:
             if partitions:
+                # They stay ours, and their runs go on, for as long as nobody could be assigned them anyway.
+                if self._error is None:
+                    self._stop.wait(self._notice_s)
                 self._tell(self._listener.revoked, partitions)
         finally:
             consumer.incremental_unassign(partitions)
