@@ -111,6 +111,10 @@ def _tool_examples() -> list[e.LogRecordBody]:
             recovery=e.Recovery.LOOKUP,
             timeout_ms=10_000,
             approval_id="run-8c1:17",
+            key_ttl_ms=86_400_000,
+            settle_ms=30_000,
+            dedupe=True,
+            first_requested_at=1_767_323_045_000,
         ),
         e.ToolReturned(
             **_ENVELOPE,

@@ -130,7 +130,13 @@ class Writer:
     def request(self, state: State, call_id: str, why: Why = Why.FIRST, recovery: Recovery = Recovery.KEYED) -> None:
         """Execute a call of the open turn."""
         call = next(call for call in state.turn if call.asked.tool_call_id == call_id)
-        self.do(drafts.tool_call(state, self.stamp(), call, why, inline_json({"q": call_id}), recovery, 10_000))
+        stamp = self.stamp()
+        first = drafts.first_requested_at(call, stamp, recovery)
+        memory = {"key_ttl_ms": 86_400_000} if recovery is Recovery.KEYED else {"settle_ms": 30_000}
+        arguments = inline_json({"q": call_id})
+        self.do(
+            drafts.tool_call(state, stamp, call, why, arguments, recovery, 10_000, first_requested_at=first, **memory)
+        )
 
     def result(
         self,

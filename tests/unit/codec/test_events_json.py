@@ -32,7 +32,7 @@ CONTRACT = {
     "model_responded": "step text tool_calls finish_reason usage cost_usd model",
     "model_call_failed": "step error attempt retry_at",
     "tool_call_requested": "step tool arguments idempotency_key tool_call_id attempt why recovery timeout_ms "
-    "approval_id",
+    "approval_id key_ttl_ms settle_ms dedupe",  # the last three only where they are set
     "tool_returned": "step tool_call_id result is_error attempt source resolved_by",
     "state_patched": "step key value",
     "interrupted": "step wait_id reason detail",

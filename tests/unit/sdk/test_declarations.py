@@ -62,10 +62,15 @@ def test_a_tool_without_recovery_is_told_the_classes() -> None:
         declared(read, recovery="rerun")
 
 
-def test_transactional_is_not_supported_yet() -> None:
-    """It is refused at import rather than treated as something else."""
-    with pytest.raises(DefinitionError, match=r"'read': Recovery\.TRANSACTIONAL is not supported yet"):
-        declared(read, recovery=Recovery.TRANSACTIONAL)
+def test_a_transactional_tool_is_async() -> None:
+    """A thread cannot be stopped at its time-out: its transaction could neither be committed nor given up."""
+
+    def write(body: str) -> str:
+        """Write."""
+        return body
+
+    with pytest.raises(DefinitionError, match=r"'write' is TRANSACTIONAL and must be `async def`: a thread cannot"):
+        declared(write, recovery=Recovery.TRANSACTIONAL)
 
 
 @pytest.mark.parametrize(

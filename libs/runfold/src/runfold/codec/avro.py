@@ -48,6 +48,17 @@ class Schema:
         """Read a file ``<name>.v<version>.avsc``."""
         return cls(path.name.removesuffix(".avsc"), path.read_text(encoding="utf-8"))
 
+    def fields(self, record: str | None = None) -> frozenset[str]:
+        """Names of the fields of the record, or of the one of that name (without namespace) inside it.
+
+        Raises:
+            KeyError: There is none.
+        """
+        found = _record(self.parsed, record)
+        if found is None:
+            raise KeyError(record)
+        return frozenset(field["name"] for field in found["fields"])
+
     def write(self, datum: Any) -> bytes:  # noqa: ANN401 - an Avro datum of this schema
         """Encode one datum.
 
@@ -74,6 +85,17 @@ class Schema:
         if source.tell() != len(value):
             raise UnknownRecord(f"{len(value) - source.tell()} bytes follow a value of schema {self.name}")
         return datum
+
+
+def _record(schema: Any, name: str | None) -> Any:  # noqa: ANN401 - Avro
+    """Find a record by its name without namespace; None: the first."""
+    if isinstance(schema, list):
+        return next((found for part in schema if (found := _record(part, name)) is not None), None)
+    if not isinstance(schema, dict):
+        return None
+    if schema.get("type") == "record" and name in (None, schema["name"].rpartition(".")[2]):
+        return schema
+    return _record([schema.get(inside) for inside in ("type", "fields", "items", "values")], name)
 
 
 def unknown_prefix(value: bytes) -> UnknownRecord:

@@ -195,6 +195,9 @@ def _tool_call_requested(event: ToolCallRequested, value_of: ValueOf) -> dict[st
         "recovery": event.recovery.value,
         "timeout_ms": event.timeout_ms,
         "approval_id": event.approval_id,
+        **({} if event.key_ttl_ms is None else {"key_ttl_ms": event.key_ttl_ms}),
+        **({} if event.settle_ms is None else {"settle_ms": event.settle_ms}),
+        **({"dedupe": True} if event.dedupe else {}),
     }
 
 

@@ -1,7 +1,8 @@
 """Records of the log: a header to judge them by, and an Avro value.
 
-One schema file per type and version, ``schemas/log/<type>.v<n>.avsc``; the newest version writes, every version is
-read, resolved to the newest. What this code does not know raises ``UnknownRecord``; it is never skipped here.
+One schema file per type and version, ``schemas/log/<type>.v<n>.avsc``; every version is read, resolved to the newest.
+The oldest version that can say all of a record writes it, so that services of the release before can read whatever
+uses nothing new. What this code does not know raises ``UnknownRecord``; it is never skipped here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, get_args
 import runfold_schemas
 from runfold.codec import shapes
 from runfold.codec.avro import PREFIX_SIZE, Schema, unknown_prefix
+from runfold.codec.oldest import Oldest
 from runfold.core.errors import UnknownRecord
 from runfold.core.events import InputSettled, LogRecordBody, PartitionClaimed
 from runfold.core.fence import Head, Kind
@@ -37,7 +39,8 @@ def encode(record: LogRecordBody) -> tuple[bytes, bytes]:
         ValueError, TypeError, OverflowError: A field holds what its annotation forbids: a defect of the caller.
     """
     writer = _writers()[type(record)]
-    return head_of(record).encode(), writer.schema.write(writer.to_datum(record))
+    schema = writer.newest if writer.older is None else writer.older.of(record)
+    return head_of(record).encode(), schema.write(writer.to_datum(record))
 
 
 def decode(value: bytes) -> LogRecordBody:
@@ -91,7 +94,10 @@ def check_key(key: str | None, record: LogRecordBody) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    schema: Schema
+    """``older``: chooses where there is more than one version."""
+
+    newest: Schema
+    older: Oldest | None
     to_datum: shapes.Convert
 
 
@@ -132,7 +138,12 @@ def _shapes() -> dict[str, shapes.Record]:
 
 @cache
 def _writers() -> dict[type[Any], _Writer]:
-    return {RECORD_TYPES[name]: _Writer(known[-1], _shapes()[name].write) for name, known in schemas().items()}
+    return {RECORD_TYPES[name]: _writer(name, known) for name, known in schemas().items()}
+
+
+def _writer(name: str, known: list[Schema]) -> _Writer:
+    older = Oldest(RECORD_TYPES[name], known) if len(known) > 1 else None
+    return _Writer(known[-1], older, _shapes()[name].write)
 
 
 @cache

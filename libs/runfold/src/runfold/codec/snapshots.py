@@ -14,8 +14,9 @@ from typing import Any
 import runfold_schemas
 from runfold.codec import shapes
 from runfold.codec.avro import PREFIX_SIZE, Schema, unknown_prefix
+from runfold.codec.oldest import Oldest
 from runfold.core.errors import UnknownRecord
-from runfold.core.state import TRANSCRIPT_SEED, Entry, State
+from runfold.core.state import TRANSCRIPT_SEED, Call, Entry, State
 from runfold.core.stored import ChunkRow, SnapshotRow
 
 FOLD_VERSION = 1
@@ -34,13 +35,15 @@ class CorruptSnapshot(Exception):
 
 
 def encode_state(state: State) -> tuple[bytes, str]:
-    """Encode everything but the transcript.
+    """Encode everything but the transcript, in the oldest schema that can say it.
+
+    So a state that was folded from an earlier release's events has that release's bytes, and its digest.
 
     Returns:
         Avro single-object bytes, and their digest (sha256 in hex over the fold version and the bytes).
     """
-    schema, shape = _state_codec()
-    data = schema.write(shape.write(state))
+    _, shape, oldest = _state_codec()
+    data = oldest.of(*state.turn).write(shape.write(state))
     return data, digest_of(FOLD_VERSION, data)
 
 
@@ -115,10 +118,12 @@ def decode_chunk(chunk: ChunkRow) -> list[Entry]:
 
 
 def _decode_state(data: bytes) -> State:
-    schema, shape = _state_codec()
-    if data[:PREFIX_SIZE] != schema.prefix:
+    versions, shape, _ = _state_codec()
+    schema = next((known for known in versions if data[:PREFIX_SIZE] == known.prefix), None)
+    if schema is None:
         raise unknown_prefix(data)
-    state: State = shape.read(schema.read(data))
+    newest = versions[-1]
+    state: State = shape.read(schema.read(data, None if schema is newest else newest))
     return state
 
 
@@ -185,14 +190,16 @@ _SPECIAL = {
 
 def state_schema() -> Schema:
     """Give the schema of an encoded state."""
-    return _state_codec()[0]
+    return _state_codec()[0][-1]
 
 
 @cache
-def _state_codec() -> tuple[Schema, shapes.Record]:
-    schema = Schema.load(runfold_schemas.root() / "snapshot" / "state.v1.avsc")
-    shapes.check_fields(State, schema.parsed, skip=_SEPARATE)
-    return schema, shapes.record(State, _SPECIAL, skip=_SEPARATE)
+def _state_codec() -> tuple[list[Schema], shapes.Record, Oldest]:
+    """Give every version, oldest first; they differ in what they know of a call."""
+    folder = runfold_schemas.root() / "snapshot"
+    versions = [Schema.load(folder / f"state.v{number}.avsc") for number in (1, 2)]
+    shapes.check_fields(State, versions[-1].parsed, skip=_SEPARATE)
+    return versions, shapes.record(State, _SPECIAL, skip=_SEPARATE), Oldest(Call, versions, "Call")
 
 
 @cache

@@ -7,6 +7,7 @@ author's code) is handed in.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +24,12 @@ from runfold.core.events import (
     WaitReason,
     Why,
 )
-from runfold.core.payload import Payload, inline_json
-from runfold.core.state import Call, State, Wait
+from runfold.core.payload import Inline, Payload, inline_json
+from runfold.core.state import Call, Phase, State, Wait
 from runfold.core.text import clip
 
 _EMPTY_OBJECT = len(b"{}")
+_MAX_SHOWN_ARGUMENTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +76,17 @@ def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
     timeout_ms: int,
     *,
     sequential: bool = False,
+    first_requested_at: int | None = None,
+    key_ttl_ms: int | None = None,
+    settle_ms: int | None = None,
+    dedupe: bool = False,
 ) -> ToolCallRequested:
-    """Execute a tool: the call's own step if it has one, else the run's next; the next attempt."""
+    """Execute a tool: the call's own step if it has one, else the run's next; the next attempt.
+
+    What the first request said of the downstream's memory holds for the later ones.
+    """
     step = call.step or state.step + 1
+    is_first = call.attempt == 0
     return ToolCallRequested(
         **envelope(state, stamp),
         step=step,
@@ -90,7 +100,22 @@ def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
         timeout_ms=timeout_ms,
         approval_id=call.approval_id,
         sequential=sequential or call.sequential,
+        key_ttl_ms=key_ttl_ms if is_first else call.key_ttl_ms,
+        settle_ms=settle_ms if is_first else call.settle_ms,
+        dedupe=dedupe if is_first else call.dedupe,
+        first_requested_at=first_requested_at,
     )
+
+
+def first_requested_at(call: Call, stamp: Stamp, recovery: Recovery) -> int | None:
+    """Say since when a key may be known downstream, for the request that is being made.
+
+    A call that a person declared never to have happened begins anew; one of which an earlier release did not say when
+    it was first requested stays without. A tool that only reads has no key to care for.
+    """
+    if recovery is Recovery.RERUN:
+        return None
+    return stamp.at if call.attempt == 0 or call.phase is Phase.ABSENT else call.first_requested_at
 
 
 def tool_returned(  # noqa: PLR0913 - one per field of the result
@@ -158,13 +183,22 @@ def interruption(state: State, stamp: Stamp, reason: WaitReason, detail: dict[st
 
 
 def doubt(state: State, stamp: Stamp, call: Call, why: str) -> Interrupted:
-    """Nobody knows whether a call happened: the wait is the call's own step, which ``resolve`` names."""
+    """Nobody knows whether a call happened: the wait is the call's own step, which ``resolve`` names.
+
+    The detail holds what a person needs to find out; times are milliseconds since 1970 by the writers' clocks.
+    """
     known = {
         "tool": call.asked.tool,
+        **_shown_arguments(call.arguments),
         "idempotency_key": state.key(call.step),
         "attempt": call.attempt,
+        "recovery": None if call.recovery is None else call.recovery.value,
+        "timeout_ms": call.timeout_ms,
         "error": clip(why),
+        "requested_at": call.requested_at,
+        "first_requested_at": call.first_requested_at,
     }
+    known = {name: value for name, value in known.items() if value is not None}
     return Interrupted(
         **envelope(state, stamp),
         step=call.step,
@@ -175,6 +209,15 @@ def doubt(state: State, stamp: Stamp, call: Call, why: str) -> Interrupted:
         tool_call_id=call.asked.tool_call_id,
         arguments=call.arguments,
     )
+
+
+def _shown_arguments(arguments: Payload | None) -> dict[str, Any]:
+    """Small arguments as they are, large ones by their digest."""
+    if arguments is None:
+        return {}
+    if isinstance(arguments, Inline) and arguments.size <= _MAX_SHOWN_ARGUMENTS:
+        return {"arguments": json.loads(arguments.data)}
+    return {"arguments_digest": arguments.digest}
 
 
 def resumed(

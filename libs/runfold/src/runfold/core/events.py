@@ -219,7 +219,13 @@ class ModelCallFailed(RunEvent):
 class ToolCallRequested(RunEvent):
     """A tool is about to be executed with validated ``arguments`` (a canonical JSON object).
 
-    ``sequential``: no other call of the turn is opened before this one has returned.
+    Attributes:
+        sequential: No other call of the turn is opened before this one has returned.
+        key_ttl_ms: How long the downstream remembers the idempotency key; None: for ever.
+        settle_ms: How long after a call has ended its lookup may still miss it.
+        dedupe: The effects table stands in for a downstream that knows no keys.
+        first_requested_at: ``at`` of the first request that may have been performed: from then on the key's lifetime
+            counts; None where an earlier release wrote.
     """
 
     step: int
@@ -233,6 +239,10 @@ class ToolCallRequested(RunEvent):
     timeout_ms: int
     approval_id: str | None
     sequential: bool = False
+    key_ttl_ms: int | None = None
+    settle_ms: int | None = None
+    dedupe: bool = False
+    first_requested_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,8 @@ class Call:
             ``absent``.
         remark: What the person said who refused it.
         entry, patch: The result for the transcript and the state changes, held until the turn closes.
+        key_ttl_ms, settle_ms, dedupe, first_requested_at: As the last request says; ``requested_at``: its time. Unset
+            where an earlier release wrote the request.
     """
 
     asked: AskedCall
@@ -133,6 +135,16 @@ class Call:
     entry: Entry | None = None
     patch: Payload | None = None
     remark: str | None = None
+    key_ttl_ms: int | None = None
+    settle_ms: int | None = None
+    dedupe: bool = False
+    first_requested_at: int | None = None
+    requested_at: int | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the effects table is asked what became of it."""
+        return self.recovery is Recovery.TRANSACTIONAL or self.dedupe
 
     def count(self, why: Why) -> None:
         """Count one more attempt by its reason."""

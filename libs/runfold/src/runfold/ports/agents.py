@@ -8,6 +8,7 @@ from typing import Protocol
 
 from runfold.core.decisions import Planner
 from runfold.core.events import Outcome, Recovery, Version
+from runfold.core.policy import GRACE_S, LOOKUP_TRIES
 from runfold.core.state import EntryKind
 
 
@@ -52,7 +53,15 @@ class ModelFailure:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """What the runtime has to know of a tool; times in milliseconds."""
+    """What the runtime has to know of a tool; times in milliseconds.
+
+    Attributes:
+        key_ttl_ms: How long the downstream remembers a key; None: for ever.
+        settle_ms: How long after a call has ended its lookup may still miss it; None: it never does.
+        dedupe: The effects table stands in for a downstream that knows no keys.
+        lookup_timeout_ms: Of one lookup; None: the asker's own.
+        lookup_tries: Lookups that may fail before a person is asked.
+    """
 
     name: str
     recovery: Recovery
@@ -61,6 +70,11 @@ class ToolSpec:
     sequential: bool
     has_gate: bool
     has_lookup: bool
+    key_ttl_ms: int | None = None
+    settle_ms: int | None = None
+    dedupe: bool = False
+    lookup_timeout_ms: int | None = None
+    lookup_tries: int = LOOKUP_TRIES
 
 
 def _always() -> bool:
@@ -77,6 +91,9 @@ class Invocation:
         timeout_s: Seconds left from now on; the tool's ``ctx.deadline`` is made from it.
         may_start: Asked at the very last moment before the author's tool is called: whether the request's
             acknowledgement still proves ownership. Whatever waits, waits before it.
+        recovery, dedupe: As the request froze them; None: the running code's.
+        absent_upto: Attempts up to this one are known not to have happened, though they may have begun.
+        grace_s: How long after its time-out a call may still be on its way.
     """
 
     run_id: str
@@ -90,16 +107,24 @@ class Invocation:
     values: Mapping[str, bytes]
     timeout_s: float
     may_start: Callable[[], bool] = _always
+    recovery: Recovery | None = None
+    dedupe: bool = False
+    absent_upto: int = 0
+    grace_s: float = GRACE_S
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The tool said how it ended: success, or an error that is known not to have had an effect."""
+    """The tool said how it ended: success, or an error that is known not to have had an effect.
+
+    ``from_table``: the effects table says so, not this execution.
+    """
 
     outcome: Outcome
     result: bytes
     for_model: bytes | None = None
     patch: bytes | None = None
+    from_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +143,13 @@ class NotStarted:
 @dataclass(frozen=True, slots=True)
 class NotThere:
     """A lookup says that it did not happen (the author's ABSENT)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The effects table holds the key, claimed by ``attempt``, without an outcome: nobody knows how that one ended."""
+
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +222,15 @@ class RunningAgent(Protocol):
         """Run the tool if ``may_start`` allows it; a time-out is ``Unknown``. Cancellation propagates."""
         ...
 
-    async def look_up(self, call: Invocation) -> Returned | NotThere | Unknown:
-        """Ask the author's lookup what became of a call."""
+    async def look_up(self, call: Invocation) -> Returned | NotThere | Begun | Unknown:
+        """Ask what became of a call: the author's lookup, or the effects table where that keeps it.
+
+        ``NotThere`` from the table proves nothing by itself: only another execution, or ``close``, does.
+        """
+        ...
+
+    async def close(self, call: Invocation, returned: Returned) -> Returned | Begun | Unknown:
+        """Let the effects table refuse every execution of a call from now on; ``returned`` if it had no outcome."""
         ...
 
 

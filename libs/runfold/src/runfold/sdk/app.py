@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from runfold.ports.effects import EffectsTable
 from runfold.sdk.agent import Agent
-from runfold.sdk.errors import DefinitionError
+from runfold.sdk.errors import DefinitionError, NoEffectsTable
 from runfold.sdk.live import LiveApp
 from runfold.sdk.loading import find_revision
 
@@ -21,15 +22,21 @@ class App:
         agents: At least one, each with its own name.
         lifespan: A function of the role (``executor`` or ``reconciler``) giving an async context manager, which
             gives the tools' ``ctx.deps``; entered once a process. Without one, ``ctx.deps`` is None.
+        effects_dsn: A libpq URL of the database in which TRANSACTIONAL tools write, and in which the effects table
+            is made beside their tables (schema RUNFOLD_POSTGRES_SCHEMA). None: Runfold's own database. Secrets are
+            better read from the environment than written into code.
 
     Raises:
         DefinitionError: Two agents of one name, a LOOKUP tool without a lookup function, or something that is not
             what it should be.
     """
 
-    def __init__(self, agents: Sequence[Agent], *, lifespan: Lifespan | None = None) -> None:
+    def __init__(
+        self, agents: Sequence[Agent], *, lifespan: Lifespan | None = None, effects_dsn: str | None = None
+    ) -> None:
         self.agents = _checked_agents(agents)
         self.lifespan = _checked_lifespan(lifespan)
+        self.effects_dsn = _checked_dsn(effects_dsn)
 
     def __repr__(self) -> str:
         return f"<app: {', '.join(one.name for one in self.agents)}>"
@@ -43,18 +50,35 @@ class App:
         found = {getattr(function, "__module__", None) for function in functions}
         return tuple(sorted(name for name in found if name and not name.startswith("runfold.")))
 
+    @property
+    def needs_effects(self) -> tuple[str, ...]:
+        """Names of the tools whose outcome the effects table keeps; sorted."""
+        return tuple(sorted({tool.name for agent in self.agents for tool in agent.tools if tool.is_kept}))
+
     @asynccontextmanager
-    async def running(self, role: str, *, revision: str | None = None) -> AsyncIterator[LiveApp]:
+    async def running(
+        self, role: str, *, revision: str | None = None, effects: EffectsTable | None = None
+    ) -> AsyncIterator[LiveApp]:
         """Enter the lifespan and give the agents as the runtime sees them (the port ``Agents``).
 
         Args:
             role: What the process is: ``executor`` or ``reconciler``; handed to the lifespan.
             revision: The code revision, as ``find_revision`` gives it; None: found from the app's own modules.
+            effects: The effects table, for an executor whose app has tools that need it.
+
+        Raises:
+            NoEffectsTable: It has some, and is given none.
         """
+        if role == "executor" and effects is None and self.needs_effects:
+            message = (
+                f"tools {', '.join(self.needs_effects)} (Recovery.TRANSACTIONAL or dedupe=True) need the effects "
+                "table: pass App.running(..., effects=...), in tests runfold.adapters.memory.MemoryEffects"
+            )
+            raise NoEffectsTable(message)
         found = revision or find_revision(self.modules, None)
         async with AsyncExitStack() as stack:
             deps = None if self.lifespan is None else await stack.enter_async_context(_entered(self.lifespan, role))
-            yield LiveApp(self.agents, found, deps, stack)
+            yield LiveApp(self.agents, found, deps, effects, stack)
 
 
 def _checked_agents(agents: Any) -> tuple[Agent, ...]:  # noqa: ANN401 - checked here
@@ -80,6 +104,14 @@ def _checked_lifespan(lifespan: Any) -> Lifespan | None:  # noqa: ANN401 - check
         message = f"lifespan is a function of the role giving an async context manager, not {lifespan!r}"
         raise DefinitionError(message)
     checked: Lifespan | None = lifespan
+    return checked
+
+
+def _checked_dsn(dsn: Any) -> str | None:  # noqa: ANN401 - checked here
+    if dsn is not None and not (isinstance(dsn, str) and dsn):
+        message = f"effects_dsn is a libpq URL such as postgresql://user@host/database, not a {type(dsn).__name__}"
+        raise DefinitionError(message)
+    checked: str | None = dsn
     return checked
 
 

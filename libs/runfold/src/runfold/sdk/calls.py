@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from runfold.core.payload import canonical_json
 from runfold.ports.agents import GateAsked, Invalid, Invocation, NotStarted, NotThere, Returned, Unknown, Valid
 from runfold.sdk.context import StateView, ToolContext
 from runfold.sdk.encoding import Encoder, NotSerialisable, dump_any, dump_arguments, dump_patch
+from runfold.sdk.kept import Kept
 from runfold.sdk.signature import Shape
 from runfold.sdk.threads import Threads
 from runfold.sdk.tools import Tool
@@ -35,8 +37,9 @@ class ArgumentsChanged(Exception):
 class Calls:
     """Calls authors' functions. One per running app: it knows which sync functions are still running."""
 
-    def __init__(self, deps: object) -> None:
+    def __init__(self, deps: object, kept: Kept) -> None:
         self._deps = deps
+        self._kept = kept
         self._threads = Threads()
 
     async def execute(self, tool: AnyTool, call: Invocation) -> Returned | Unknown | NotStarted:
@@ -45,25 +48,37 @@ class Calls:
         A sync tool's earlier thread of the same key is waited for first, within the time-out. What it did after the
         last lookup is then looked up again: somebody else may have said "absent" while it was still running.
         """
+        recovery = call.recovery or tool.recovery
         scope = asyncio.timeout(call.timeout_s)
         try:
             arguments = restored(tool, call.arguments)
             async with scope:
                 await self._threads.returned(call.idempotency_key)
-                if tool.recovery is Recovery.LOOKUP and self._threads.has_outlived(call.idempotency_key):
+                if recovery is Recovery.LOOKUP and self._threads.has_outlived(call.idempotency_key):
                     answer = await self.look_up(tool, call)
                     if not isinstance(answer, NotThere):
                         return answer
+                if recovery is Recovery.TRANSACTIONAL:
+                    return await self._kept.in_transaction(call, partial(self._told, tool, call, arguments))
+                if call.dedupe:
+                    return await self._kept.once(call, partial(self._told, tool, call, arguments))
                 if not call.may_start():
                     return NotStarted()
-                value = await self._call(tool.function, tool.shape, call, arguments, call.idempotency_key)
+                return await self._told(tool, call, arguments)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - nobody knows what happened
+            return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
+
+    async def _told(
+        self, tool: AnyTool, call: Invocation, arguments: dict[str, Any], connection: object = None
+    ) -> Returned:
+        """Call the tool and take what it says; whatever else it raises is raised: nobody knows what that means."""
+        try:
+            value = await self._call(tool.function, tool.shape, call, arguments, call.idempotency_key, connection)
         except ModelRetry as told:
             return Returned(Outcome.RETRIED, canonical_json(told.message))
         except ToolFailed as told:
             return Returned(Outcome.FAILED, canonical_json(told.message))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - anything else: nobody knows what happened
-            return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
-        return recorded(tool.name, tool.encoder, value)
+        return recorded(tool.name, tool.encoder, value, is_undone=connection is not None)
 
     async def look_up(self, tool: AnyTool, call: Invocation) -> Returned | NotThere | Unknown:
         """Ask a tool's lookup; see ``RunningAgent.look_up``.
@@ -75,6 +90,8 @@ class Calls:
             return Unknown(f"tool {tool.name!r} has no lookup function")
         key = call.idempotency_key
         was_running = self._threads.is_running(key)
+        if asked.timeout_s is not None:
+            call = replace(call, timeout_s=asked.timeout_s)
         scope = asyncio.timeout(call.timeout_s)
         try:
             arguments = restored(tool, call.arguments)
@@ -117,9 +134,15 @@ class Calls:
         return GateAsked(answer.message, cast("Mapping[str, object]", detail))
 
     async def _call(
-        self, function: Callable[..., Any], shape: Shape, call: Invocation, arguments: dict[str, Any], key: str | None
+        self,
+        function: Callable[..., Any],
+        shape: Shape,
+        call: Invocation,
+        arguments: dict[str, Any],
+        key: str | None,
+        connection: object = None,
     ) -> Any:  # noqa: ANN401 - the author's value
-        context = (self._context(call),) if shape.takes_context else ()
+        context = (self._context(call, connection),) if shape.takes_context else ()
         bound = partial(function, *context, **arguments)
         if not shape.is_async:
             return await self._threads.run(key, bound)
@@ -132,7 +155,7 @@ class Calls:
             message = "the function was cancelled from inside"
             raise StrayCancellation(message) from error
 
-    def _context(self, call: Invocation) -> ToolContext[Any]:
+    def _context(self, call: Invocation, connection: Any) -> ToolContext[Any]:  # noqa: ANN401 - the table's
         clock = asyncio.get_running_loop().time
         return ToolContext(
             deps=self._deps,
@@ -144,6 +167,7 @@ class Calls:
             state=StateView(call.values),
             deadline=clock() + call.timeout_s,
             clock=clock,
+            transaction=connection,
         )
 
     def _unknown(self, error: BaseException, call: Invocation, *, timed_out: bool) -> Unknown:
@@ -190,26 +214,35 @@ def restored(tool: AnyTool, arguments: bytes) -> dict[str, Any]:
         raise ArgumentsChanged(message) from error
 
 
-def recorded(name: str, encoder: Encoder, value: object) -> Returned:
+def recorded(name: str, encoder: Encoder, value: object, *, is_undone: bool = False) -> Returned:
     """Make the record of what a function returned.
 
     The effect has happened: a value without a JSON form must neither be lost in silence nor be called unknown, which
     would run the tool again. It is recorded as a failure that says so, with as much of the result as can be encoded.
+
+    Args:
+        name: The tool's.
+        encoder: For the value.
+        value: What it returned.
+        is_undone: A failure undoes the effect: that of a TRANSACTIONAL tool.
     """
     result = value if isinstance(value, Result) else Result(value)
     try:
         main = encoder.dump(result.value)
     except NotSerialisable as error:
-        return Returned(Outcome.FAILED, canonical_json(_lost(name, "result", error)))
+        return Returned(Outcome.FAILED, canonical_json(_lost(name, "result", error, is_undone=is_undone)))
     try:
         shown = None if result.for_model is None else dump_any(result.for_model)
         patch = dump_patch(result.patch)
     except NotSerialisable as error:
-        return Returned(Outcome.FAILED, main, for_model=canonical_json(_lost(name, "for_model or patch", error)))
+        lost = canonical_json(_lost(name, "for_model or patch", error, is_undone=is_undone))
+        return Returned(Outcome.FAILED, lost) if is_undone else Returned(Outcome.FAILED, main, for_model=lost)
     return Returned(Outcome.SUCCESS, main, for_model=shown, patch=patch)
 
 
-def _lost(name: str, what: str, error: NotSerialisable) -> str:
+def _lost(name: str, what: str, error: NotSerialisable, *, is_undone: bool) -> str:
+    if is_undone:
+        return f"tool {name!r} ran and was undone, since its {what} could not be recorded: {error}"
     return f"tool {name!r} ran and returned, so its effect happened, but its {what} could not be recorded: {error}"
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from runfold.sdk.errors import NoTransaction
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
 
 DepsT_co = TypeVar("DepsT_co", covariant=True)
 
@@ -59,6 +64,26 @@ class ToolContext(Generic[DepsT_co]):
     state: Mapping[str, Any]
     deadline: float
     clock: Callable[[], float] = field(repr=False, compare=False)
+    transaction: AsyncConnection[Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def connection(self) -> AsyncConnection[Any]:
+        """The connection of a TRANSACTIONAL tool, inside the transaction that will hold its idempotency key.
+
+        What is written through it becomes true together with the tool's outcome, or not at all. Runfold commits: do
+        not end the transaction, and keep nothing of the connection when the tool returns.
+        ``async with ctx.connection.transaction():`` gives a savepoint.
+
+        Raises:
+            NoTransaction: This is no TRANSACTIONAL tool's execution.
+        """
+        if self.transaction is None:
+            message = (
+                "ctx.connection belongs to the execution of a tool with recovery=Recovery.TRANSACTIONAL; "
+                "other tools, lookups and approval functions bring their own, for example in ctx.deps"
+            )
+            raise NoTransaction(message)
+        return self.transaction
 
     def seconds_left(self) -> float:
         """Seconds until the deadline, never negative; may be called from a sync tool's thread."""

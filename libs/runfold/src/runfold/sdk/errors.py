@@ -7,5 +7,13 @@ class DefinitionError(TypeError):
     """A tool, an agent or an app is declared wrongly. The message names it and says how to mend it."""
 
 
+class NoEffectsTable(DefinitionError):
+    """An app has tools whose outcome the effects table keeps, and was started without one."""
+
+
+class NoTransaction(RuntimeError):
+    """``ctx.connection`` was asked for where there is no transaction."""
+
+
 class AppNotFound(Exception):
     """``module:attribute`` does not lead to an ``App``. The message says which part failed."""

@@ -10,9 +10,10 @@ from contextlib import AsyncExitStack
 from pydantic_ai.models import Model, infer_model
 
 from runfold.core.decisions import Planner
-from runfold.core.events import Version
+from runfold.core.events import Recovery, Version
 from runfold.core.payload import canonical_json
 from runfold.ports.agents import (
+    Begun,
     GateAsked,
     Invalid,
     Invocation,
@@ -26,9 +27,11 @@ from runfold.ports.agents import (
     Unknown,
     Valid,
 )
+from runfold.ports.effects import EffectsTable
 from runfold.sdk.agent import Agent
 from runfold.sdk.asking import ask
 from runfold.sdk.calls import Calls, validated
+from runfold.sdk.kept import Kept
 from runfold.sdk.messages import Transcripts, decode_response
 
 
@@ -42,10 +45,11 @@ class LiveAgent:
     params: bytes
 
     def __init__(
-        self, agent: Agent, revision: str, calls: Calls, transcripts: Transcripts, stack: AsyncExitStack
+        self, agent: Agent, revision: str, calls: Calls, kept: Kept, transcripts: Transcripts, stack: AsyncExitStack
     ) -> None:
         self._agent = agent
         self._calls = calls
+        self._kept = kept
         self._transcripts = transcripts
         self._stack = stack
         self._tools = {one.name: one for one in agent.tools}
@@ -103,10 +107,16 @@ class LiveAgent:
         found = self._tools.get(call.tool)
         return self._gone(call) if found is None else await self._calls.execute(found, call)
 
-    async def look_up(self, call: Invocation) -> Returned | NotThere | Unknown:
-        """Ask the author's lookup."""
+    async def look_up(self, call: Invocation) -> Returned | NotThere | Begun | Unknown:
+        """Ask the effects table, or the author's lookup."""
+        if call.recovery is Recovery.TRANSACTIONAL or call.dedupe:
+            return await self._kept.find(call)
         found = self._tools.get(call.tool)
         return self._gone(call) if found is None else await self._calls.look_up(found, call)
+
+    async def close(self, call: Invocation, returned: Returned) -> Returned | Begun | Unknown:
+        """Close a call in the effects table."""
+        return await self._kept.close(call, returned)
 
     def _gone(self, call: Invocation) -> Unknown:
         return Unknown(f"agent {self.name!r} of the running code has no tool {call.tool!r}")
@@ -142,10 +152,18 @@ def version_of(agent: Agent, revision: str) -> Version:
 class LiveApp:
     """See ``runfold.ports.agents.Agents``."""
 
-    def __init__(self, agents: Sequence[Agent], revision: str, deps: object, stack: AsyncExitStack) -> None:
-        calls, transcripts = Calls(deps), Transcripts()
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        revision: str,
+        deps: object,
+        effects: EffectsTable | None,
+        stack: AsyncExitStack,
+    ) -> None:
+        kept, transcripts = Kept(effects), Transcripts()
+        calls = Calls(deps, kept)
         self._revision = revision
-        self._agents = {one.name: LiveAgent(one, revision, calls, transcripts, stack) for one in agents}
+        self._agents = {one.name: LiveAgent(one, revision, calls, kept, transcripts, stack) for one in agents}
 
     @property
     def revision(self) -> str:

@@ -12,7 +12,16 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
+
+
+@runtime_checkable
+class WatchesThreads(Protocol):
+    """An event loop on virtual time: while a thread is at work, time is real."""
+
+    def thread_started(self, future: Future[Any]) -> None:
+        """Take note of a thread; ``future`` is done when it has returned."""
+        ...
 
 
 class Threads:
@@ -54,6 +63,9 @@ class Threads:
         context = contextvars.copy_context()
         name = f"runfold {key or 'question'}"
         threading.Thread(target=_work, args=(future, context, function), name=name, daemon=True).start()
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, WatchesThreads):
+            loop.thread_started(future)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:

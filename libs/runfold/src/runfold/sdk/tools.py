@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from collections.abc import Callable
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from pydantic_ai import Tool as ModelTool
 
 from runfold.core.events import Recovery
 from runfold.core.payload import canonical_json
+from runfold.core.policy import LOOKUP_TRIES
 from runfold.ports.agents import ToolSpec
+from runfold.sdk import options
 from runfold.sdk.encoding import Encoder
 from runfold.sdk.errors import DefinitionError
 from runfold.sdk.signature import Shape, model_tool, require_same, shape_of
@@ -22,21 +24,18 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
-_MAX_TIMEOUT_S = 7 * 24 * 3600.0
 _UNSAID = cast("Recovery", None)
-_CLASSES = (
-    "Recovery.RERUN (run it again freely: it only reads), Recovery.KEYED (the downstream refuses a second effect with "
-    "the same key), Recovery.LOOKUP (ask by key first), Recovery.MANUAL (a person decides)"
-)
 
 
+@dataclass(slots=True)
 class Asked:
-    """A lookup or an approval function of a tool."""
+    """A lookup or an approval function of a tool; ``timeout_s`` and ``tries`` are a lookup's."""
 
-    def __init__(self, function: Callable[..., Any], shape: Shape, owner: str) -> None:
-        self.function = function
-        self.shape = shape
-        self.owner = owner
+    function: Callable[..., Any]
+    shape: Shape
+    owner: str
+    timeout_s: float | None = None
+    tries: int = LOOKUP_TRIES
 
 
 class Tool(Generic[P, R]):
@@ -53,10 +52,16 @@ class Tool(Generic[P, R]):
         self.name = spec.name
         self.recovery = spec.recovery
         self.timeout_ms = spec.timeout_ms
-        self.retries = spec.retries
         self.sequential = spec.sequential
         self.needs_approval = needs_approval
+        self._spec = spec
         self.shape = shape_of(function, f"tool {self.name!r}")
+        if self.recovery is Recovery.TRANSACTIONAL and not self.shape.is_async:
+            message = (
+                f"tool {self.name!r} is TRANSACTIONAL and must be `async def`: a thread cannot be stopped at its "
+                "time-out, so its transaction could neither be committed nor given up"
+            )
+            raise DefinitionError(message)
         self.schema: ModelTool[Any] = model_tool(function, self.name, self.shape)
         self.encoder = Encoder(self.shape.returns, f"tool {self.name!r}")
         self.lookup_encoder = self.encoder
@@ -72,13 +77,26 @@ class Tool(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<tool {self.name} {self.recovery}>"
 
-    def lookup(self, function: F) -> F:
+    @overload
+    def lookup(self, function: F, /) -> F: ...
+    @overload
+    def lookup(self, /, *, timeout: float | None = None, tries: int = LOOKUP_TRIES) -> Callable[[F], F]: ...
+
+    def lookup(
+        self, function: F | None = None, /, *, timeout: float | None = None, tries: int = LOOKUP_TRIES
+    ) -> F | Callable[[F], F]:
         """Decorate the function that is asked when an outcome is unknown.
 
         It takes the tool's parameters and returns the result, or ``ABSENT``, or raises ``Indeterminate``.
+        ``@<tool>.lookup`` and ``@<tool>.lookup(timeout=5.0, tries=5)`` are both right.
+
+        Args:
+            function: The lookup; nothing where options are given.
+            timeout: Seconds for one lookup; None: the tool's own for the live owner, 30 for the reconciler.
+            tries: How many may fail, or not know, before a person is asked.
 
         Raises:
-            DefinitionError: The class is not LOOKUP, there is one already, or the parameters differ.
+            DefinitionError: The class is not LOOKUP, there is one already, or parameters or options are wrong.
         """
         if self.recovery is not Recovery.LOOKUP:
             message = (
@@ -86,9 +104,15 @@ class Tool(Generic[P, R]):
                 "say recovery=Recovery.LOOKUP, or remove the lookup"
             )
             raise DefinitionError(message)
-        self.lookup_function = self._asked("lookup", self.lookup_function, function)
-        self.lookup_encoder = Encoder(self.lookup_function.shape.returns, self.lookup_function.owner)
-        return function
+        options.check_lookup(self.name, timeout, tries)
+
+        def declare(given: F) -> F:
+            self.lookup_function = self._asked("lookup", self.lookup_function, given)
+            self.lookup_function.timeout_s, self.lookup_function.tries = timeout, tries
+            self.lookup_encoder = Encoder(self.lookup_function.shape.returns, self.lookup_function.owner)
+            return given
+
+        return declare if function is None else declare(function)
 
     def approval(self, function: F) -> F:
         """Decorate the function that says whether a call needs an approval: an ``Approval``, or None.
@@ -117,15 +141,20 @@ class Tool(Generic[P, R]):
     @property
     def spec(self) -> ToolSpec:
         """What the runtime has to know."""
-        return ToolSpec(
-            name=self.name,
-            recovery=self.recovery,
-            timeout_ms=self.timeout_ms,
-            retries=self.retries,
-            sequential=self.sequential,
+        asked = self.lookup_function
+        timeout_s = None if asked is None else asked.timeout_s
+        return replace(
+            self._spec,
             has_gate=self.gate != "none",
-            has_lookup=self.lookup_function is not None,
+            has_lookup=asked is not None,
+            lookup_timeout_ms=None if timeout_s is None else options.milliseconds(timeout_s),
+            lookup_tries=LOOKUP_TRIES if asked is None else asked.tries,
         )
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the effects table keeps what became of its calls."""
+        return self.recovery is Recovery.TRANSACTIONAL or self._spec.dedupe
 
     @property
     def gate(self) -> str:
@@ -164,7 +193,7 @@ class Tool(Generic[P, R]):
             raise DefinitionError(message)
 
 
-def tool(
+def tool(  # noqa: PLR0913 - one per thing that an author may say of a tool
     function: None = None,
     /,
     *,
@@ -173,6 +202,9 @@ def tool(
     retries: int = 2,
     sequential: bool = False,
     needs_approval: bool = False,
+    key_ttl: float | None = None,
+    settle: float | None = None,
+    dedupe: bool = False,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]:
     """Declare a function as a tool: ``@tool(recovery=...)`` above a ``def`` or an ``async def``.
 
@@ -185,11 +217,17 @@ def tool(
         recovery: What to do when nobody knows whether it happened; it has no default, the author says it.
             ``Recovery.RERUN``: run it again freely, it only reads. ``Recovery.KEYED``: run it again with the same
             ``ctx.idempotency_key``, which the downstream honours. ``Recovery.LOOKUP``: ask the function under
-            ``@<tool>.lookup`` first. ``Recovery.MANUAL``: a person decides (``runfold resolve``).
+            ``@<tool>.lookup`` first. ``Recovery.TRANSACTIONAL``: it writes through ``ctx.connection``, in one
+            transaction with its key. ``Recovery.MANUAL``: a person decides (``runfold resolve``).
         timeout: Seconds for one execution, more than 0.
-        retries: Further attempts after an unknown outcome (RERUN, KEYED).
+        retries: Further attempts after an unknown outcome (not for MANUAL, nor for a call that ``dedupe`` saw begin).
         sequential: Of one completion's calls, none runs beside this one.
         needs_approval: A person has to approve every call; ``.approval`` decides call by call instead.
+        key_ttl: Seconds for which the downstream remembers a key (KEYED, LOOKUP), from the step's first request on;
+            None: for ever. After it, neither running again nor "absent" proves anything: a person decides.
+        settle: Seconds after a call's end in which the lookup may still miss it (LOOKUP): ``ABSENT`` is believed only
+            after them.
+        dedupe: The downstream knows no keys (KEYED): Runfold's effects table stands in for its memory.
 
     Raises:
         DefinitionError: Whatever is wrong, at import.
@@ -198,7 +236,7 @@ def tool(
         name = getattr(function, "__name__", function)
         message = (
             f"tool {name!r}: write @tool(recovery=...), not @tool: say what to do when nobody knows whether it "
-            f"happened, one of {_CLASSES}"
+            f"happened, one of {options.CLASSES}"
         )
         raise DefinitionError(message)
 
@@ -213,39 +251,21 @@ def tool(
                 "beginning with a letter or '_'; rename the function"
             )
             raise DefinitionError(message)
-        _check(name, recovery, timeout, retries, sequential=sequential, needs_approval=needs_approval)
+        options.check(name, recovery, timeout, retries)
+        options.check_flags(name, sequential=sequential, needs_approval=needs_approval, dedupe=dedupe)
+        options.check_memory(name, recovery, timeout, key_ttl=key_ttl, settle=settle, dedupe=dedupe)
         spec = ToolSpec(
             name=name,
             recovery=recovery,
-            timeout_ms=max(1, round(timeout * 1000)),
+            timeout_ms=options.milliseconds(timeout),
             retries=retries,
             sequential=sequential,
             has_gate=needs_approval,
             has_lookup=False,
+            key_ttl_ms=None if key_ttl is None else options.milliseconds(key_ttl),
+            settle_ms=None if settle is None else options.milliseconds(settle),
+            dedupe=dedupe,
         )
         return Tool(function, spec, needs_approval=needs_approval)
 
     return declare
-
-
-def _check(
-    name: str, recovery: object, timeout: object, retries: object, *, sequential: object, needs_approval: object
-) -> None:
-    if not isinstance(recovery, Recovery):
-        said = "says no recovery" if recovery is None else f"has recovery {recovery!r}"
-        message = f"tool {name!r} {said}: say what to do when nobody knows whether it happened, one of {_CLASSES}"
-        raise DefinitionError(message)
-    if recovery is Recovery.TRANSACTIONAL:
-        message = f"tool {name!r}: Recovery.TRANSACTIONAL is not supported yet; use one of {_CLASSES}"
-        raise DefinitionError(message)
-    is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and math.isfinite(timeout)
-    if not is_number or not 0 < cast("float", timeout) <= _MAX_TIMEOUT_S:
-        message = f"tool {name!r}: timeout is in seconds, more than 0 and at most {_MAX_TIMEOUT_S:.0f}, not {timeout!r}"
-        raise DefinitionError(message)
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
-        message = f"tool {name!r}: retries is a whole number from 0 on, not {retries!r}"
-        raise DefinitionError(message)
-    for option, value in (("sequential", sequential), ("needs_approval", needs_approval)):
-        if not isinstance(value, bool):
-            message = f"tool {name!r}: {option} is True or False, not {value!r}"
-            raise DefinitionError(message)

@@ -7,6 +7,7 @@ from runfold.adapters.memory.blobs import MemoryBlobs
 from runfold.adapters.memory.broker import MemoryBroker, Stored
 from runfold.adapters.memory.clock import LoopClock, SeededChance
 from runfold.adapters.memory.dead import MemoryDeadLetters
+from runfold.adapters.memory.effects import MemoryEffects, MemoryEffectsDatabase
 from runfold.adapters.memory.inputs import MemoryInputs
 from runfold.adapters.memory.log import MemoryLog
 from runfold.adapters.memory.membership import MemoryGroup, MemoryMembership
@@ -17,6 +18,8 @@ __all__ = [
     "MemoryBlobs",
     "MemoryBroker",
     "MemoryDeadLetters",
+    "MemoryEffects",
+    "MemoryEffectsDatabase",
     "MemoryGroup",
     "MemoryInputs",
     "MemoryLog",
