@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from devstack import Stack
 from tests.chaos.faults import EXECUTORS, Injector
 from tests.chaos.fleet import Fleet, Role
 from tests.chaos.report import Report, figures, take_overs
-from tests.chaos.schedule import ALL_GROUPS, schedule
+from tests.chaos.schedule import ALL_GROUPS, GROUPS, schedule
 from tests.crowd.aftermath import Aftermath, Log, inputs_of
 from tests.crowd.checkers import judge
 from tests.crowd.installing import set_up
@@ -165,7 +166,8 @@ class _Chaos:
         times = take_overs(aftermath.log.claims, self._fleet.kills, self._injector.outages)
         faults = self._injector.done
         rows = figures(aftermath, judged, faults, told.answers, times, drain_s)
-        return Report(self._plan.seed, [*self._problems, *judged.problems], faults, rows)
+        problems = [*self._problems, *judged.problems]
+        return Report(self._plan.seed, problems, faults, aftermath.log.runs_of_several_epochs, rows)
 
     @property
     def _elapsed(self) -> float:
@@ -179,9 +181,10 @@ class _Chaos:
             return
         self._said_at = self._elapsed
         told, done = self._people.told, self._injector.done
-        faults = ", ".join(f"{kind} {count}" for kind, count in sorted(done.items())) or "none yet"
+        groups = Counter({group: sum(done[kind] for kind in set(GROUPS[group])) for group in self._plan.groups})
+        faults = ", ".join(f"{group} {count}" for group, count in groups.items()) or "none"
         begun, over = len(told.started), len(told.ended)
         self._say(
             f"{self._elapsed:5.0f} s  runs {begun} started, {over} ended, {told.in_flight} in flight;"
-            f" executors {self._fleet.count('executor')}; faults: {faults}"
+            f" executors {self._fleet.count('executor')}; faults {faults}"
         )

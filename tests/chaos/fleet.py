@@ -20,6 +20,7 @@ COMMANDS: Final[dict[Role, Command]] = {
     "reconciler": "runfold-reconciler",
 }
 ROLES: Final[tuple[Role, ...]] = tuple(COMMANDS)
+_SAID: Final = 400
 _REST_S: Final = 10.0
 """A process that was paused is not paused again for so long: what it woke up to must be over before."""
 
@@ -49,7 +50,7 @@ class Fleet:
 
     Attributes:
         kills, sleeps: What was done, for the checkers and the figures.
-        exits: Services that ended by themselves, each with its exit code and the end of its log.
+        exits: Services that ended by themselves, each with its exit code and the last line of its log.
     """
 
     services: Services
@@ -101,14 +102,19 @@ class Fleet:
             self._members.remove(member)
 
     def stop(self, member: Member) -> None:
-        """SIGTERM, and wait for the clean end.
+        """SIGTERM, and wait for the clean end; one that has not said a word yet is killed by it, like any program.
 
         Raises:
             DemoError: It does not end, or not with code 0.
         """
         with self._lock:
             self._members.remove(member)
-        self.services.stop(member.service)
+        try:
+            self.services.stop(member.service)
+        except DemoError:
+            is_unbegun = member.service.log.stat().st_size == 0
+            if not (is_unbegun and member.service.child.returncode == -signal.SIGTERM):
+                raise
 
     def pause(self, member: Member, seconds: float) -> None:
         """SIGSTOP, and SIGCONT so many seconds later."""
@@ -130,7 +136,8 @@ class Fleet:
                 if code is None or not member.service.is_expected_to_run:
                     continue
                 member.service.is_expected_to_run = False
-                self.exits.append(f"{member.service.name} ended with code {code}:\n{member.service.tail()}")
+                last = member.service.tail().splitlines()[-1]
+                self.exits.append(f"{member.service.name} ended with code {code}; the end of its log: {last[:_SAID]}")
                 self._members.remove(member)
                 self.start(member.role)
 

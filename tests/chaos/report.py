@@ -12,6 +12,8 @@ from tests.crowd.aftermath import Aftermath, Claim
 from tests.crowd.checkers import Judged
 from tests.crowd.names import COLLECTIONS, REPEATABLE
 
+_SHOWN = 30
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -20,20 +22,28 @@ class Report:
     Attributes:
         problems: None if all is well.
         faults: Kind -> how often.
+        disturbed: Runs that more than one epoch has written.
         figures: What the table shows, in order.
     """
 
     seed: int
     problems: list[str]
     faults: Counter[str]
+    disturbed: int
     figures: dict[str, str]
 
     def lines(self) -> list[str]:
         """Give the table and the last line."""
         width = max(map(len, self.figures))
         table = [f"  {name:<{width}}  {value}" for name, value in self.figures.items()]
-        found = [f"  {problem}" for problem in self.problems]
-        return [*table, *found, f"chaos: {'FAILED' if self.problems else 'ok'} (seed {self.seed})"]
+        found = [f"  {problem}" for problem in self.problems[:_SHOWN]]
+        left = len(self.problems) - len(found)
+        return [
+            *table,
+            *found,
+            *([f"  and {left} more"] if left else []),
+            f"chaos: {'FAILED' if self.problems else 'ok'} (seed {self.seed})",
+        ]
 
 
 def figures(

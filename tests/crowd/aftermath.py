@@ -11,6 +11,7 @@ from typing import Any, Self
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
+from tests.simulation.history import PartitionHistory
 
 from demo.installation import Installation, Record
 from demo.world import World
@@ -32,7 +33,6 @@ from runfold.core.partitioning import partition_of
 from runfold.core.payload import Inline
 from runfold.core.state import State
 from runfold.ports.store import OpenCallRow, StoredRun
-from tests.simulation.history import PartitionHistory
 
 INPUT_TOPICS = ("requests", "approvals", "control")
 _ALL = 1_000_000
@@ -114,13 +114,17 @@ class Log:
         """Give a run, folded."""
         return self.partitions[partition_of(run_id, len(self.partitions))].states[run_id]
 
+    @property
+    def runs_of_several_epochs(self) -> int:
+        """How many runs more than one epoch has written."""
+        return sum(len({logged.event.epoch for logged in run}) > 1 for run in self.events.values())
+
     def disturbances(self) -> dict[str, int]:
         """Count what only happens where something was lost: else a test of faults has shown nothing."""
         events = [logged.event for run in self.events.values() for logged in run]
         models = [event for event in events if isinstance(event, ModelCallRequested)]
         calls = [event for event in events if isinstance(event, ToolCallRequested)]
         returned = Counter(event.source for event in events if isinstance(event, ToolReturned))
-        epochs = [{logged.event.epoch for logged in run} for run in self.events.values()]
         return {
             "claims": len(self.claims),
             "void records": self.void,
@@ -128,7 +132,7 @@ class Log:
             "further attempts of tools": sum(event.attempt > 1 for event in calls),
             "results found by a lookup": returned[Source.RECONCILED],
             "results told by a person": returned[Source.OPERATOR],
-            "runs of several epochs": sum(len(known) > 1 for known in epochs),
+            "runs of several epochs": self.runs_of_several_epochs,
         }
 
 

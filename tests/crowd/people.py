@@ -29,6 +29,8 @@ from tests.crowd.script import Script
 Json = Any
 _PATIENCE_S: Final = 60.0
 _TICK_S: Final = 0.05
+# The broker is killed on purpose: that it is away is no news. A record that is not acknowledged is told in any case.
+_QUIET: Final = {"log_level": 0}
 _EARLY, _TWICE, _REJECTED = 0.15, 0.2, 0.1
 
 
@@ -82,7 +84,7 @@ class People:
         self._world = world
         self._script = script
         self._pace = pace
-        self._producer = Producer({"bootstrap.servers": installation.bootstrap})
+        self._producer = Producer({"bootstrap.servers": installation.bootstrap, **_QUIET})
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._known: set[str] = set()
@@ -127,7 +129,12 @@ class People:
     def _work(self) -> None:
         topic = f"{self._installation.topics}notifications"
         consumer = Consumer(
-            {"bootstrap.servers": self._installation.bootstrap, "group.id": topic, "enable.auto.commit": False}
+            {
+                "bootstrap.servers": self._installation.bootstrap,
+                "group.id": topic,
+                "enable.auto.commit": False,
+                **_QUIET,
+            }
         )
         try:
             partitions = consumer.list_topics(topic, timeout=_PATIENCE_S).topics[topic].partitions
