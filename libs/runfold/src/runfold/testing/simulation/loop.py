@@ -155,21 +155,28 @@ class _Call:
 class _Selector(selectors.SelectSelector):
     """Selects without waiting, and passes the time that it would have waited to the loop's clock.
 
-    Something real may come while a file descriptor beside the loop's own is registered, or while ``is_busy`` says so.
+    Args:
+        is_real: Whether something real may come, told whether a file descriptor beside the loop's own is registered.
+        patience: Seconds really waited for a wake-up from elsewhere before the clock is moved.
     """
 
-    def __init__(self, is_busy: Callable[[], bool]) -> None:
+    def __init__(self, is_real: Callable[[bool], bool], patience: Callable[[], float]) -> None:
         super().__init__()
         self.now = 0.0
-        self._is_busy = is_busy
+        self._is_real = is_real
+        self._patience = patience
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if len(self.get_map()) > 1 or self._is_busy():
+        if self._is_real(len(self.get_map()) > 1):
             return self._really(timeout)
         if timeout is None:
             raise DeadlockError("nothing is ready and no timer is set: every task waits for another")
-        self.now += max(0.0, timeout)
-        return super().select(0)
+        if timeout <= 0:
+            return super().select(0)
+        ready = super().select(self._patience())
+        if not ready:
+            self.now += timeout
+        return ready
 
     def _really(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait, but look again soon: what is real may end without a word to this selector."""
@@ -214,7 +221,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """
 
     def __init__(self, is_busy: Callable[[], bool] = _never) -> None:
-        self._selector_ = _Selector(is_busy)
+        self._is_busy = is_busy
+        self._selector_ = _Selector(self.is_real, self.patience)
         super().__init__(self._selector_)
         self._created = 0
         self.set_task_factory(self._make_task)
@@ -222,6 +230,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._selector_.now
+
+    def skip(self, seconds: float) -> None:
+        """Move the clock, as if the whole machine had slept: every timer that has come due rings once."""
+        self._selector_.now += seconds
+
+    def is_real(self, has_files: bool) -> bool:  # noqa: FBT001 - the selector's question
+        """Whether time passes as it really does: a file descriptor or a thread may have something to say."""
+        return has_files or self._is_busy()
+
+    def patience(self) -> float:
+        """Seconds really waited for a wake-up from elsewhere before the clock is moved."""
+        return 0.0
 
     def call_soon(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
