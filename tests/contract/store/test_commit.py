@@ -76,6 +76,22 @@ async def test_text_that_postgres_cannot_hold_does_not_stop_a_commit(store: AnyS
     assert await store.run("run") is not None
 
 
+async def test_a_row_keeps_what_tells_its_log_and_its_inputs(store: AnyStore) -> None:
+    """The last record's digest, and the topics that the positions are about."""
+    await store.commit(rows.commit(rows.partition(tail=(9, "digest"), input_ids={"requests": "id"})))
+    row = await store.partition(3)
+    assert row is not None
+    assert (row.tail, row.input_ids) == ((9, "digest"), {"requests": "id"})
+
+
+async def test_the_same_version_at_another_place_is_stale(store: AnyStore) -> None:
+    """A database restored from a backup comes by the same versions a second time, with other contents."""
+    row = await store.commit(rows.commit())
+    with pytest.raises(StaleCompactor):
+        await store.commit(rows.commit(row, expected_applied=row.applied + 1))
+    await store.commit(rows.commit(row, expected_applied=row.applied))
+
+
 async def test_no_commit_lowers_the_seq_of_a_run(store: AnyStore) -> None:
     row = await store.commit(rows.commit(runs=[rows.run(seq=5)]))
     row = await store.commit(rows.commit(row, runs=[rows.run(seq=4, step=1)]))

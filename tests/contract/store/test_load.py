@@ -2,6 +2,7 @@
 
 from runfold.core.events import WaitReason
 from runfold.core.state import Status
+from runfold.ports.store import Mark
 from tests.contract.store import rows
 from tests.contract.store.conftest import AnyStore
 
@@ -70,8 +71,27 @@ async def test_a_run_without_a_snapshot_can_be_loaded_by_id(store: AnyStore) -> 
 
 async def test_covered_means_a_snapshot_at_exactly_that_event(store: AnyStore) -> None:
     await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot(), rows.snapshot("other", seq=2)]))
-    assert await store.covered({"run": 5, "other": 3, "nobody": 1}) == {"run"}
-    assert await store.covered({}) == set()
+    mark = Mark("cluster", "topic", 10)
+    assert await store.covered_marked(3, {"run": 5, "other": 3, "nobody": 1}) == (mark, {"run"})
+    assert await store.covered_marked(4, {}) == (None, set())
+
+
+async def test_a_marked_answer_says_how_far_its_partition_was_folded(store: AnyStore) -> None:
+    """So that what a restored database does not know is not taken for what does not exist."""
+    assert await store.load_runs_marked(3, ["run"]) == (None, {})
+    row = await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot()]))
+    mark, found = await store.load_runs_marked(3, ["run", "nobody"])
+    assert mark == row.mark == Mark("cluster", "topic", 10)
+    assert found == await store.load_runs(["run"])
+
+
+async def test_runs_are_found_by_where_their_last_event_stands(store: AnyStore) -> None:
+    """Oldest first; those of other partitions are not among them."""
+    found = {"early": 5, "late": 9, "later": 12}
+    runs = [rows.run(run_id, last_offset=offset) for run_id, offset in found.items()]
+    await store.commit(rows.commit(runs=[*runs, rows.run("elsewhere", partition=4, last_offset=50)]))
+    assert await store.runs_from(3, 9, 10) == ["late", "later"]
+    assert await store.runs_from(3, 9, 1) == ["late"]
 
 
 async def test_runs_are_listed_newest_first_and_filtered(store: AnyStore) -> None:

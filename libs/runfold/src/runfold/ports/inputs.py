@@ -65,3 +65,10 @@ class Inputs(Protocol):
             ports.log.LogUnrecoverable: The topic ends before it.
         """
         ...
+
+    async def identities(self) -> Mapping[str, str]:
+        """Say which topics these are: full name -> id (or the name where the broker tells none).
+
+        One that was deleted and made again has another id.
+        """
+        ...

@@ -17,6 +17,7 @@ __all__ = [
     "Commit",
     "CompactorStore",
     "DueCall",
+    "Mark",
     "OpenCallRow",
     "PartitionRow",
     "Queries",
@@ -40,6 +41,19 @@ class StaleCompactor(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a partition's row stood at the moment of an answer: which log it is about, and how far it was folded.
+
+    A database that was restored from a backup answers with a mark below one that was seen before: what it says of runs
+    is older than what its reader relies on.
+    """
+
+    cluster_id: str
+    topic_id: str
+    applied: int
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionRow:
     """How far the compactor has come with one partition.
 
@@ -51,6 +65,9 @@ class PartitionRow:
         replay_from: Offset of the first valid event of any run that no snapshot covers; ``applied`` if there is none.
         replay_epoch: The epoch in force there.
         positions: Which inputs are settled by the records below ``applied``.
+        tail: (offset, digest) of the last record that was folded, as ``runtime.identity`` computes it: a log that was
+            truncated and has grown again holds another one there. None: not known.
+        input_ids: Which topics the positions are about: input topic -> its id; {} where not known yet.
     """
 
     partition: int
@@ -62,6 +79,13 @@ class PartitionRow:
     replay_from: int
     replay_epoch: int
     positions: Positions
+    tail: tuple[int, str] | None = None
+    input_ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def mark(self) -> Mark:
+        """What answers of this moment may be believed for."""
+        return Mark(self.cluster_id, self.topic_id, self.applied)
 
     @classmethod
     def empty(cls, partition: int, cluster_id: str, topic_id: str) -> Self:
@@ -171,6 +195,8 @@ class Commit:
 
     Attributes:
         row: The partition's new row; its ``version`` is the one *expected* in Postgres (0: the row does not exist yet).
+        expected_applied: The ``applied`` that is expected there too: a database restored from a backup comes by the
+            same versions a second time. None: whatever it is.
         runs: Upserted; a row whose ``seq`` is lower than the stored one is not written.
         next_events: (run_id, snapshot seq, offset, epoch): the run's next event after an older snapshot.
         chunks: Replace what the store holds of their runs from their ``first_index`` on (normally nothing).
@@ -182,6 +208,7 @@ class Commit:
     """
 
     row: PartitionRow
+    expected_applied: int | None = None
     runs: list[RunRow] = field(default_factory=list)
     snapshots: list[SnapshotRow] = field(default_factory=list)
     chunks: list[ChunkRow] = field(default_factory=list)
@@ -218,8 +245,25 @@ class Snapshots(Protocol):
         """Read runs by id, whatever their status; ids that do not exist are absent from the answer."""
         ...
 
-    async def covered(self, seqs: Mapping[str, int]) -> set[str]:
-        """Of these runs (run_id -> seq of its last event), those with a snapshot at exactly that event."""
+    async def load_runs_marked(
+        self, partition: int, run_ids: Sequence[str]
+    ) -> tuple[Mark | None, dict[str, StoredRun]]:
+        """As ``load_runs``, with the mark of the same moment; None where the partition has no row."""
+        ...
+
+    async def covered_marked(self, partition: int, seqs: Mapping[str, int]) -> tuple[Mark | None, set[str]]:
+        """Of these runs (run_id -> seq of its last event), those with a snapshot at exactly that event; and the mark.
+
+        The mark is of the same moment.
+        """
+        ...
+
+    async def partition(self, partition: int) -> PartitionRow | None:
+        """How far the compactor has come."""
+        ...
+
+    async def runs_from(self, partition: int, offset: int, limit: int) -> list[str]:
+        """Ids of runs of the partition whose last event known here stands at ``offset`` or behind, oldest first."""
         ...
 
 
@@ -232,7 +276,7 @@ class CompactorStore(Snapshots, Protocol):
         Keeps the newest two snapshots of each run, removes leases of closed calls, lowers no run's ``seq``.
 
         Raises:
-            StaleCompactor: The stored version is not the expected one.
+            StaleCompactor: The stored version, or ``applied``, is not the expected one.
             StoreUnavailable: Nothing is known: read again.
         """
         ...

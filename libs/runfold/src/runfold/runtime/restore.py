@@ -19,8 +19,9 @@ from runfold.core.events import InputSettled, PartitionClaimed, RunEvent
 from runfold.core.fence import Fence, Head, Judgement, Kind
 from runfold.core.state import State
 from runfold.core.transitions import fold
-from runfold.ports.log import Log, LogBounds, LogIdentity, LogRecord, LogUnrecoverable
+from runfold.ports.log import Log, LogRecord, LogUnrecoverable
 from runfold.ports.store import PartitionRow, Snapshots, StoredRun
+from runfold.runtime.identity import inspect
 
 _log = structlog.get_logger(__name__)
 READ_BATCH = 2000
@@ -63,56 +64,38 @@ class Applied:
     loaded: Loaded | None
 
 
-def check_log(row: PartitionRow, identity: LogIdentity, bounds: LogBounds) -> None:
-    """Compare the log with what was recorded of it.
-
-    Raises:
-        LogUnrecoverable: With what was lost and how to repair it.
-    """
-    where = f"log partition {row.partition}"
-    if (row.cluster_id, row.topic_id) != (identity.cluster_id, identity.topic_id):
-        raise LogUnrecoverable(
-            f"{where} is another log: Postgres knows cluster {row.cluster_id}, topic {row.topic_id}; this is cluster "
-            f"{identity.cluster_id}, topic {identity.topic_id}. Point RUNFOLD_KAFKA_BOOTSTRAP and RUNFOLD_TOPIC_PREFIX "
-            f"at the right log, or RUNFOLD_POSTGRES_SCHEMA at the schema that belongs to this one."
-        )
-    if bounds.begin > row.replay_from:
-        raise LogUnrecoverable(
-            f"{where} begins at {bounds.begin}, but records from {row.replay_from} on are needed: "
-            f"{bounds.begin - row.replay_from} of them were deleted. Restore the topic from a backup."
-        )
-    if bounds.end < row.applied:
-        raise LogUnrecoverable(
-            f"{where} ends at {bounds.end}, but {row.applied} records were applied: the log was truncated by "
-            f"{row.applied - bounds.end}. Restore the topic, or restore Postgres to a time before the loss."
-        )
-
-
 class Replay:
     """Judges and folds the records of one partition onto its runs, in order.
 
     Args:
         store: Where runs are loaded from that are met and not in memory; None: such a run is new.
+
+    Attributes:
         runs: By id; shared with the caller, who may remove runs that left memory (and then tells the fence).
+        set_aside: Snapshots that could not be read so far.
     """
 
     def __init__(self, partition: int, log: Log, store: Snapshots | None, fence: Fence) -> None:
         self.partition = partition
         self.fence = fence
         self.runs: dict[str, Loaded] = {}
+        self.set_aside = 0
         self._log = log
         self._store = store
 
-    async def adopt(self, stored: Iterable[StoredRun], upto: int | None) -> None:
+    async def adopt(self, stored: Iterable[StoredRun], upto: int | None, before: int | None = None) -> None:
         """Take runs into memory from their snapshots; events that these do not cover are applied later.
 
         Args:
             stored: The runs.
             upto: Offset of the next record that will be applied: a run whose newest snapshot is set aside is
                 folded again from the log up to there. None: the log's end.
+            before: Snapshots at this offset or behind are left alone: they are of a later moment than the row that was
+                read with them (only some of the tables were restored), and what they cover settles inputs that the
+                row does not know. None: there are none.
         """
         for run in stored:
-            loaded = await self._load(run, upto)
+            loaded = await self._load(run, upto, before)
             self.runs[run.run_id] = loaded
             self.fence.know(run.run_id, 0 if loaded.state is None else loaded.state.seq + 1)
 
@@ -130,7 +113,7 @@ class Replay:
         }
         if unknown and self._store is not None:
             stored = await self._store.load_runs(sorted(unknown))
-            await self.adopt(stored.values(), records[0].offset)
+            await self.adopt(stored.values(), records[0].offset, records[0].offset)
         applied = (self._apply(record, head) for record, head in zip(records, heads, strict=True))
         return [item for item in applied if item is not None]
 
@@ -189,11 +172,14 @@ class Replay:
         loaded.parked = problem
         _log.error("run_parked", run_id=loaded.run_id, partition=self.partition, offset=offset, error=problem)
 
-    async def _load(self, run: StoredRun, upto: int | None) -> Loaded:
+    async def _load(self, run: StoredRun, upto: int | None, before: int | None) -> Loaded:
         for index, snapshot in enumerate(run.snapshots):
+            if before is not None and snapshot.offset >= before:
+                continue
             try:
                 state = snapshot_codec.decode_snapshot(snapshot, run.chunks)
             except (CorruptSnapshot, UnknownRecord) as error:
+                self.set_aside += 1
                 _log.error("snapshot_set_aside", run_id=run.run_id, seq=snapshot.seq, error=str(error))
                 continue
             loaded = Loaded(
@@ -207,10 +193,8 @@ class Replay:
             )
             if index == 0:
                 return loaded
-            if snapshot.next_offset is None or snapshot.next_epoch is None:
-                loaded.parked = "its newest snapshot is unreadable, and the one before does not say where to go on"
-                return loaded
-            return await self._try_refold(loaded, snapshot.next_offset, snapshot.next_epoch, upto)
+            if snapshot.next_offset is not None and snapshot.next_epoch is not None:
+                return await self._try_refold(loaded, snapshot.next_offset, snapshot.next_epoch, upto)
         loaded = Loaded(run.run_id, first=(run.first_offset, run.first_epoch))
         return await self._try_refold(loaded, run.first_offset, run.first_epoch, upto)
 
@@ -271,14 +255,19 @@ async def take_over(partition: int, log: Log, store: Snapshots, epoch: int) -> t
     first, _ = await store.load_partition(partition)
     keys = await _keys(partition, log, 0 if first is None else first.applied, epoch)
     row, stored = await store.load_partition(partition, keys)
-    bounds, identity = await log.bounds(partition), await log.identity()
-    known = row or PartitionRow.empty(partition, identity.cluster_id, identity.topic_id)
-    check_log(known, identity, bounds)
+    known = row or await nothing_stored(partition, log)
+    await inspect(known, log, store)
     if known.epoch > epoch:
         return row, Replay(partition, log, None, Fence(epoch))
     replay = await _replay_applied(partition, log, None, known, stored)
     await replay.read(known.applied, epoch)
     return row, replay
+
+
+async def nothing_stored(partition: int, log: Log) -> PartitionRow:
+    """Give the row of a partition of which Postgres holds nothing: its log has to be read from the first record on."""
+    identity = await log.identity()
+    return PartitionRow.empty(partition, identity.cluster_id, identity.topic_id)
 
 
 async def _keys(partition: int, log: Log, start: int, end: int) -> set[str]:
@@ -304,7 +293,7 @@ async def restore(partition: int, log: Log, store: Snapshots, row: PartitionRow,
     Raises:
         LogUnrecoverable: The log is not what was recorded of it.
     """
-    check_log(row, await log.identity(), await log.bounds(partition))
+    await inspect(row, log, store)
     return await _replay_applied(partition, log, store, row, stored)
 
 
@@ -314,7 +303,7 @@ async def _replay_applied(
     # Below ``applied`` the inputs of the row are settled already: a record there is judged by epoch and seq, and
     # against its neighbours.
     replay = Replay(partition, log, store, Fence(row.replay_epoch))
-    await replay.adopt(stored, row.replay_from)
+    await replay.adopt(stored, row.replay_from, row.applied)
     await replay.read(row.replay_from, row.applied)
     replay.fence.positions = row.positions
     return replay

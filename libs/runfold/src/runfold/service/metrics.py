@@ -29,6 +29,8 @@ class Name(StrEnum):
     STEP_SECONDS = "runfold_executor_step_seconds"
     RUNS_IN_MEMORY = "runfold_executor_runs_in_memory"
     RUNS_PARKED = "runfold_executor_runs_parked"
+    STORE_BEHIND = "runfold_executor_store_behind"
+    SET_ASIDE = "runfold_executor_snapshots_set_aside"
     APPLIED = "runfold_compactor_applied_offset"
     LAG = "runfold_compactor_lag_records"
     COMPACTOR_PARKED = "runfold_compactor_runs_parked"
@@ -36,6 +38,7 @@ class Name(StrEnum):
     VOID = "runfold_compactor_void_records"
     COMMITS = "runfold_compactor_commits"
     SNAPSHOTS = "runfold_compactor_snapshots"
+    COMPACTOR_SET_ASIDE = "runfold_compactor_snapshots_set_aside"
     NOTIFICATIONS = "runfold_compactor_notifications"
     DEAD = "runfold_compactor_dead_inputs"
     FAILURES = "runfold_compactor_failures_since_commit"
@@ -72,6 +75,8 @@ class ExecutorCounters(ExecutorMetrics):
         )
         self._runs = Gauge(Name.RUNS_IN_MEMORY, "Runs held", ["partition"], registry=registry)
         self._parked = Counter(Name.RUNS_PARKED, "Runs that this code cannot drive", registry=registry)
+        self._behind = Counter(Name.STORE_BEHIND, "Answers of Postgres that were not believed", registry=registry)
+        self._set_aside = Counter(Name.SET_ASIDE, "Snapshots that could not be read", registry=registry)
         self._restored: set[int] = set()
 
     def partition_claimed(self, partition: int, epoch: int) -> None:  # noqa: ARG002 - the hook's signature
@@ -115,6 +120,14 @@ class ExecutorCounters(ExecutorMetrics):
         """Count a run that cannot be driven."""
         self._parked.inc()
 
+    def store_behind(self, partition: int) -> None:  # noqa: ARG002 - the hook's signature
+        """Count an answer that was not believed."""
+        self._behind.inc()
+
+    def snapshots_set_aside(self, count: int) -> None:
+        """Count snapshots that could not be read."""
+        self._set_aside.inc(count)
+
 
 class ReconcilerCounters(ReconcilerMetrics):
     """The reconciler's hooks on Prometheus."""
@@ -149,6 +162,7 @@ class CompactorCollector(Collector):
         (Name.VOID, "Void records met", lambda status: status.void),
         (Name.COMMITS, "Transactions committed", lambda status: status.commits),
         (Name.SNAPSHOTS, "Snapshots written", lambda status: status.snapshots),
+        (Name.COMPACTOR_SET_ASIDE, "Snapshots that could not be read", lambda status: status.set_aside),
         (Name.NOTIFICATIONS, "Notifications sent", lambda status: status.notifications),
         (Name.DEAD, "Dead inputs copied", lambda status: status.dead),
     )

@@ -64,6 +64,11 @@ class KafkaInputs:
                 self._fetches.shut(stream)
         return records[0] if records[0].offset == offset else None
 
+    async def identities(self) -> dict[str, str]:
+        """Say which topics these are."""
+        found = await asyncio.gather(*(self._offsets.identity(topic) for topic in self._topics))
+        return {topic: identity.topic_id for topic, identity in zip(self._topics, found, strict=True)}
+
     async def close(self) -> None:
         """Stop the consumers."""
         await self._readers.close()

@@ -61,6 +61,7 @@ class MemoryBroker:
         self.topics = Topics(topic_prefix)
         self.cluster_id = "memory"
         self.groups: dict[str, MemoryGroup] = {}
+        self._made: dict[str, int] = {}
         self._clock = clock or LoopClock()
         self._places = {(topic, number): _Partition() for topic in self.topics.all for number in range(partitions)}
 
@@ -107,6 +108,20 @@ class MemoryBroker:
         place = self._places[topic, partition]
         del place.records[max(end - place.begin, 0) :]
         self._wake(place)
+
+    def recreate(self, topic: str) -> None:
+        """Disaster: delete a topic with its records, and make it again: it has another id."""
+        self._made[topic] = self._made.get(topic, 0) + 1
+        for number in range(self.partitions):
+            place = self._places[topic, number]
+            place.records.clear()
+            place.begin = 0
+            self._wake(place)
+
+    def topic_id(self, topic: str) -> str:
+        """Give the id that tells a topic from another one of its name."""
+        made = self._made.get(topic, 0)
+        return f"{topic}#{made}" if made else topic
 
     @contextmanager
     def waiting(self, places: Iterable[Place]) -> Iterator[asyncio.Event]:

@@ -64,7 +64,7 @@ class MemoryLog:
     async def identity(self) -> LogIdentity:
         """Say which log this is."""
         await asyncio.sleep(0)
-        return LogIdentity(self._broker.cluster_id, self._topic)
+        return LogIdentity(self._broker.cluster_id, self._broker.topic_id(self._topic))
 
     async def close(self) -> None:
         """Do nothing: there is nothing to release."""

@@ -19,6 +19,7 @@ from runfold.ports.store import (
     ChunkRow,
     Commit,
     DueCall,
+    Mark,
     OpenCallRow,
     PartitionRow,
     RunRow,
@@ -100,6 +101,28 @@ class MemoryStore:
         database = self._reach()
         return {run_id for run_id, seq in seqs.items() if seq in database.snapshots.get(run_id, {})}
 
+    async def load_runs_marked(
+        self, partition: int, run_ids: Sequence[str]
+    ) -> tuple[Mark | None, dict[str, StoredRun]]:
+        """See ``ports.store.Snapshots``."""
+        # Through the methods that a test may slow down or let fail; the mark first: an older one is no danger.
+        mark = self._mark(partition)
+        return mark, await self.load_runs(run_ids)
+
+    async def covered_marked(self, partition: int, seqs: Mapping[str, int]) -> tuple[Mark | None, set[str]]:
+        """See ``ports.store.Snapshots``."""
+        mark = self._mark(partition)
+        return mark, await self.covered(seqs)
+
+    async def runs_from(self, partition: int, offset: int, limit: int) -> list[str]:
+        """See ``ports.store.Snapshots``."""
+        found = [r for r in self._reach().runs.values() if r.partition == partition and r.last_offset >= offset]
+        return [run.run_id for run in sorted(found, key=lambda run: run.last_offset)][:limit]
+
+    def _mark(self, partition: int) -> Mark | None:
+        row = self._reach().partitions.get(partition)
+        return None if row is None else row.mark
+
     # --- CompactorStore -----------------------------------------------------------------------------------------
 
     async def commit(self, commit: Commit) -> PartitionRow:
@@ -107,7 +130,8 @@ class MemoryStore:
         database = self._reach()
         stored = database.partitions.get(commit.row.partition)
         version = 0 if stored is None else stored.version
-        if version != commit.row.version:
+        moved = stored is not None and commit.expected_applied not in (None, stored.applied)
+        if version != commit.row.version or moved:
             message = f"partition {commit.row.partition} is at version {version}, expected {commit.row.version}"
             raise StaleCompactor(message)
         row = replace(_copy(commit.row), version=version + 1)

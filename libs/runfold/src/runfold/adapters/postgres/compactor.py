@@ -26,7 +26,7 @@ class CompactorWriter(SnapshotReader):
     async def commit(self, commit: Commit) -> PartitionRow:
         """See ``ports.store.CompactorStore``."""
         async with self._database.connection() as connection, connection.transaction():
-            await self._raise_version(connection, commit.row)
+            await self._raise_version(connection, commit.row, commit.expected_applied)
             # The statements below go out together; the first error undoes all of them.
             async with connection.pipeline():
                 await self._write_runs(connection, commit)
@@ -35,9 +35,10 @@ class CompactorWriter(SnapshotReader):
                 await self._write_calls(connection, commit)
         return replace(commit.row, version=commit.row.version + 1)
 
-    async def _raise_version(self, connection: Connection, row: PartitionRow) -> None:
+    async def _raise_version(self, connection: Connection, row: PartitionRow, applied: int | None) -> None:
         statement = "partition_update" if row.version else "partition_insert"
-        if await self._database.execute(connection, statement, **partition_columns(row)) != 1:
+        columns = {**partition_columns(row), "expected_applied": applied}
+        if await self._database.execute(connection, statement, **columns) != 1:
             raise StaleCompactor(f"partition {row.partition} is no longer at version {row.version}")
 
     async def _write_runs(self, connection: Connection, commit: Commit) -> None:

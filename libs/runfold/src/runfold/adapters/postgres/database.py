@@ -46,14 +46,22 @@ def check_dsn(dsn: str) -> str:
 
 
 @contextmanager
-def translated(schema: str) -> Iterator[None]:
-    """Turn psycopg's errors into those of the port; anything else is a defect and passes."""
+def translated(schema: str, *, proven: bool = False) -> Iterator[None]:
+    """Turn psycopg's errors into those of the port; anything else is a defect and passes.
+
+    ``proven``: the tables were there when this process looked: if they are gone, somebody is restoring them.
+    """
     try:
         yield
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedColumn) as error:
+        if proven:
+            raise StoreUnavailable(
+                f"Postgres: the tables of schema {schema!r} are gone: restore them from a backup, or {_SETUP}, and the "
+                "compactor folds them again from the log"
+            ) from error
+        if isinstance(error, psycopg.errors.UndefinedColumn):
+            raise StoreMisconfigured(f"schema {schema!r}: tables are of another release: {_SETUP}") from error
         raise StoreMisconfigured(f"schema {schema!r}: tables are missing: {_SETUP}") from error
-    except psycopg.errors.UndefinedColumn as error:
-        raise StoreMisconfigured(f"schema {schema!r}: tables are of another release: {_SETUP}") from error
     except psycopg.errors.InsufficientPrivilege as error:
         raise StoreMisconfigured(f"the database user may not use schema {schema!r}: {_said(error)}") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as error:
@@ -76,12 +84,16 @@ class Database:
         max_size: Connections at most.
         timeout_s: An operation that takes longer counts as unavailable.
 
+    Attributes:
+        proven: The tables were there when they were looked at: if they are gone since, that is waited for.
+
     Raises:
         StoreMisconfigured: If the DSN or the schema's name is not one.
     """
 
     def __init__(self, dsn: str, schema: str, *, max_size: int, timeout_s: float) -> None:
         self.schema = check_schema(schema)
+        self.proven = False
         self.statements = load_statements(schema)
         self._timeout_s = timeout_s
         self._pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
@@ -111,7 +123,7 @@ class Database:
             StoreUnavailable: It could not be had, or broke while it was lent.
             StoreMisconfigured: The tables are missing.
         """
-        with translated(self.schema):
+        with translated(self.schema, proven=self.proven):
             async with asyncio.timeout(self._timeout_s), self._pool.connection() as connection:
                 yield connection
 

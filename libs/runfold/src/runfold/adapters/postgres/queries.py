@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from runfold.adapters.postgres.rows import read_partition, read_run, read_wait
+from runfold.adapters.postgres.rows import read_run, read_wait
 from runfold.adapters.postgres.snapshots import SnapshotReader
-from runfold.ports.store import PartitionRow, RunRow, WaitRow
+from runfold.ports.store import RunRow, WaitRow
 
 
 class QueryReader(SnapshotReader):
@@ -29,12 +29,6 @@ class QueryReader(SnapshotReader):
         async with self._database.connection() as connection:
             rows = await self._database.fetch(connection, "waits_list", run_id=run_id)
         return [read_wait(row) for row in rows]
-
-    async def partition(self, partition: int) -> PartitionRow | None:
-        """See ``ports.store.Queries``."""
-        async with self._database.connection() as connection:
-            rows = await self._database.fetch(connection, "partition_by_number", partition=partition)
-        return read_partition(rows[0]) if rows else None
 
     async def describe(self) -> dict[str, Any]:
         """See ``ports.store.Queries``."""

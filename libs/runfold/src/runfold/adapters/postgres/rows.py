@@ -70,13 +70,18 @@ def partition_columns(row: PartitionRow) -> Columns:
         "replay_from": row.replay_from,
         "replay_epoch": row.replay_epoch,
         "inputs": Jsonb(row.positions.to_json()),
+        "tail_offset": None if row.tail is None else row.tail[0],
+        "tail_digest": None if row.tail is None else row.tail[1],
+        "input_ids": Jsonb(dict(row.input_ids)),
     }
 
 
 def read_partition(row: DictRow) -> PartitionRow:
     """Read a row of ``partitions``."""
     fields = dict(row)
-    return PartitionRow(positions=Positions.from_json(fields.pop("inputs")), **fields)
+    positions = Positions.from_json(fields.pop("inputs"))
+    offset, digest = fields.pop("tail_offset"), fields.pop("tail_digest")
+    return PartitionRow(positions=positions, tail=None if offset is None else (offset, digest), **fields)
 
 
 def snapshot_columns(row: SnapshotRow) -> Columns:

@@ -9,7 +9,7 @@ from psycopg.rows import DictRow
 
 from runfold.adapters.postgres.database import Connection, Database
 from runfold.adapters.postgres.rows import read_chunk, read_partition, read_snapshot
-from runfold.ports.store import ChunkRow, PartitionRow, SnapshotRow, StoredRun
+from runfold.ports.store import ChunkRow, Mark, PartitionRow, SnapshotRow, StoredRun
 
 _READ_ONLY = "set transaction isolation level repeatable read, read only"
 
@@ -43,11 +43,41 @@ class SnapshotReader:
             runs = await self._complete(connection, found)
         return {run.run_id: run for run in runs}
 
-    async def covered(self, seqs: Mapping[str, int]) -> set[str]:
+    async def load_runs_marked(
+        self, partition: int, run_ids: Sequence[str]
+    ) -> tuple[Mark | None, dict[str, StoredRun]]:
+        """See ``ports.store.Snapshots``."""
+        async with self._database.connection() as connection, connection.transaction():
+            await connection.execute(_READ_ONLY)
+            mark = await self._mark(connection, partition)
+            found = await self._database.fetch(connection, "stored_by_id", run_ids=list(run_ids))
+            runs = await self._complete(connection, found)
+        return mark, {run.run_id: run for run in runs}
+
+    async def covered_marked(self, partition: int, seqs: Mapping[str, int]) -> tuple[Mark | None, set[str]]:
+        """See ``ports.store.Snapshots``."""
+        async with self._database.connection() as connection, connection.transaction():
+            await connection.execute(_READ_ONLY)
+            mark = await self._mark(connection, partition)
+            rows = await self._database.fetch(connection, "covered", run_ids=list(seqs), seqs=list(seqs.values()))
+        return mark, {row["run_id"] for row in rows}
+
+    async def partition(self, partition: int) -> PartitionRow | None:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection:
-            rows = await self._database.fetch(connection, "covered", run_ids=list(seqs), seqs=list(seqs.values()))
-        return {row["run_id"] for row in rows}
+            rows = await self._database.fetch(connection, "partition_by_number", partition=partition)
+        return read_partition(rows[0]) if rows else None
+
+    async def runs_from(self, partition: int, offset: int, limit: int) -> list[str]:
+        """See ``ports.store.Snapshots``."""
+        names = {"partition": partition, "offset": offset, "limit": limit}
+        async with self._database.connection() as connection:
+            rows = await self._database.fetch(connection, "runs_from", **names)
+        return [row["run_id"] for row in rows]
+
+    async def _mark(self, connection: Connection, partition: int) -> Mark | None:
+        rows = await self._database.fetch(connection, "partition_mark", partition=partition)
+        return Mark(**rows[0]) if rows else None
 
     async def _complete(self, connection: Connection, runs: list[DictRow]) -> list[StoredRun]:
         """Add snapshots and chunks to rows of ``runs``."""

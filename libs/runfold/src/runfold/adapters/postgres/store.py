@@ -29,6 +29,7 @@ class PostgresStore(CompactorWriter, ReconcilerLeases, QueryReader):
             raise StoreMisconfigured(
                 f"schema {self._database.schema!r} lacks {', '.join(missing)}: run `runfold setup` with this release"
             )
+        self._database.proven = True
 
     async def close(self) -> None:
         """Close every connection."""

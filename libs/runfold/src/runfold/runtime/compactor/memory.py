@@ -46,15 +46,16 @@ class Memory:
         """Whether a commit is due although the log brought nothing."""
         return bool(self._unprojected) or next(self._stale(now), None) is not None
 
-    def commit(self, applied: int, items: Iterable[Applied], now: float) -> Commit:
+    def commit(self, applied: int, items: Iterable[Applied], now: float, tail: tuple[int, str] | None = None) -> Commit:
         """Say what the next transaction writes, as if it had happened; if it fails, this object is thrown away.
 
         Args:
             applied: Offset behind the last record of the batch.
             items: Its valid records.
             now: Seconds, by a clock that never goes back.
+            tail: Offset and digest of the last record of the batch; None: the batch is empty.
         """
-        start, commit = self.row.applied, Commit(self.row)
+        start, commit = self.row.applied, Commit(self.row, self.row.applied)
         touched, opened_at = self._touch(items, now)
         for run_id in list(islice(self._unprojected, self._settings.batch_runs)):
             touched.setdefault(run_id, self.replay.runs[run_id])
@@ -65,7 +66,7 @@ class Memory:
         due.update((loaded.run_id, loaded) for loaded in islice(self._stale(now), self._settings.batch_runs))
         for loaded in due.values():
             self._snapshot(commit, loaded)
-        commit.row = self._next_row(applied)
+        commit.row = self._next_row(applied, tail or self.row.tail)
         return commit
 
     def committed(self, row: PartitionRow, commit: Commit) -> None:
@@ -141,7 +142,7 @@ class Memory:
         del self._uncovered[loaded.run_id]
         self._set_aside.discard(loaded.run_id)
 
-    def _next_row(self, applied: int) -> PartitionRow:
+    def _next_row(self, applied: int, tail: tuple[int, str] | None) -> PartitionRow:
         fence = self.replay.fence
         first = next(iter(self._uncovered), None)
         uncovered = None if first is None else self.replay.runs[first].uncovered
@@ -156,4 +157,6 @@ class Memory:
             replay_from=replay_from,
             replay_epoch=replay_epoch,
             positions=fence.positions,
+            tail=tail,
+            input_ids=self.row.input_ids,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import structlog
 
@@ -11,11 +12,12 @@ from runfold.ports.blobs import BlobsUnavailable
 from runfold.ports.clock import Chance, Clock
 from runfold.ports.log import Log, LogFollower, LogRecord, LogUnrecoverable
 from runfold.ports.publisher import PublishFailed
-from runfold.ports.store import CompactorStore, PartitionRow, StaleCompactor, StoreUnavailable
+from runfold.ports.store import CompactorStore, StaleCompactor, StoreUnavailable
 from runfold.runtime.compactor.memory import Memory
 from runfold.runtime.compactor.outbox import Outbox
 from runfold.runtime.compactor.settings import CompactorSettings, PartitionStatus
-from runfold.runtime.restore import Applied, restore
+from runfold.runtime.identity import check_inputs, digest_of
+from runfold.runtime.restore import Applied, nothing_stored, restore
 
 _log = structlog.get_logger(__name__)
 
@@ -87,6 +89,7 @@ class PartitionCompactor:
         follower = await self._log.follow(self._partition, memory.row.applied)
         try:
             pending: list[LogRecord] = []
+            looked_at = self._clock.elapsed()
             while not self._stopping.is_set():
                 if not pending:
                     pending = await self._next(follower, memory)
@@ -94,19 +97,33 @@ class PartitionCompactor:
                 pending = pending[len(batch) :]
                 if batch or memory.has_work(self._clock.elapsed()):
                     await self._advance(memory, batch)
+                    looked_at = self._clock.elapsed()
+                elif self._clock.elapsed() - looked_at >= self._settings.look_every_s:
+                    await self._look_at_row(memory)
+                    looked_at = self._clock.elapsed()
         finally:
             await follower.close()
+
+    async def _look_at_row(self, memory: Memory) -> None:
+        """Notice a restored database even while the log brings nothing to commit: executors wait for what it lost."""
+        row = await self._store.partition(self._partition)
+        found = 0 if row is None else row.version
+        if found != memory.row.version:
+            message = f"partition {self._partition} is at version {found}, expected {memory.row.version}"
+            raise StaleCompactor(message)
 
     async def _restore(self) -> Memory:
         row, stored = await self._store.load_partition(self._partition)
         if row is None:
-            identity = await self._log.identity()
-            row = PartitionRow.empty(self._partition, identity.cluster_id, identity.topic_id)
+            row = await nothing_stored(self._partition, self._log)
         replay = await restore(self._partition, self._log, self._store, row, stored)
+        row = replace(row, input_ids=await check_inputs(row, self._outbox.inputs))
+        self.status.set_aside += replay.set_aside
         if replay.fence.epoch != row.epoch:
             message = (
                 f"log partition {self._partition}: epoch {row.epoch} was in force at {row.applied}, now it is "
-                f"{replay.fence.epoch}: the log was changed below what was applied. Restore the topic from a backup."
+                f"{replay.fence.epoch}: the log was changed below what was applied. Restore the topic from a backup, "
+                f"or accept the loss: `runfold rebuild --partition {self._partition} --accept-loss` (docs/disaster.md)."
             )
             raise LogUnrecoverable(message)
         self.status.applied, self.status.epoch, self.status.problem = row.applied, row.epoch, None
@@ -134,16 +151,18 @@ class PartitionCompactor:
 
     async def _advance(self, memory: Memory, records: list[LogRecord]) -> None:
         """Fold a batch, publish what it causes, commit what it changes."""
-        void = memory.replay.fence.void
+        void, set_aside = memory.replay.fence.void, memory.replay.set_aside
         items = await memory.replay.apply(records) if records else []
         self._refuse_unknown(items)
         applied = records[-1].offset + 1 if records else memory.row.applied
-        commit = memory.commit(applied, items, self._clock.elapsed())
+        tail = (records[-1].offset, digest_of(records[-1])) if records else None
+        commit = memory.commit(applied, items, self._clock.elapsed(), tail)
         sent = await self._outbox.publish(items)
         memory.committed(await self._store.commit(commit), commit)
         status = self.status
         status.applied, status.epoch, status.end = applied, commit.row.epoch, max(status.end, applied)
         status.void += memory.replay.fence.void - void
+        status.set_aside += memory.replay.set_aside - set_aside
         status.parked = memory.parked
         status.commits += 1
         status.snapshots += len(commit.snapshots)

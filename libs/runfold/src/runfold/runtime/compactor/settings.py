@@ -18,6 +18,7 @@ class CompactorSettings:
         batch_runs: Runs that are written in one transaction for another reason than an event of theirs, at most.
         linger_s: Seconds that a batch waits for more records, so that a slow log is not one transaction per record.
         poll_s: Seconds that reading waits for the first record; so long a stop may take.
+        look_every_s: Seconds without a commit after which it looks whether the partition's row is still its own.
         drain_s: Seconds that a batch in hand may take when the partition is revoked.
     """
 
@@ -30,6 +31,7 @@ class CompactorSettings:
     batch_runs: int = 500
     linger_s: float = 0.02
     poll_s: float = 0.5
+    look_every_s: float = 2.0
     drain_s: float = 20.0
 
 
@@ -41,6 +43,7 @@ class PartitionStatus:
         applied: Offset of the next log record to fold, as committed; ``end``: the log's end when last asked.
         epoch: In force at ``applied``.
         void: Void records met by this process; ``parked``: runs in memory that cannot be folded.
+        set_aside: Snapshots that could not be read, met by this process.
         commits, snapshots, notifications, dead: Written by this process.
         failures: Fresh starts since the last commit; ``problem``: the last reason, None once the store was read again.
         stopped: The log is not what was recorded of it: a person has to look, ``problem`` says at what.
@@ -52,6 +55,7 @@ class PartitionStatus:
     epoch: int = -1
     void: int = 0
     parked: int = 0
+    set_aside: int = 0
     commits: int = 0
     snapshots: int = 0
     notifications: int = 0

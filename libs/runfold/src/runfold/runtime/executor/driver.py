@@ -107,7 +107,7 @@ class Driver:
 
     async def _load(self) -> None:
         if not self._known:
-            stored = await self.run.world.loader.load(self.run.run_id)
+            stored = await self.run.world.loader.load(self.run.run_id, self.run.tenure.horizon)
             if stored is not None:
 
                 def tell(error: Exception, failures: int) -> None:

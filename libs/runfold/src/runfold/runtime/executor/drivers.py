@@ -9,6 +9,7 @@ import structlog
 
 from runfold.ports.store import StoreUnavailable
 from runfold.runtime.executor.driver import Driver
+from runfold.runtime.executor.horizon import StoreBehind
 from runfold.runtime.executor.mailbox import Arrived
 from runfold.runtime.executor.tenure import Tenure
 from runfold.runtime.restore import Loaded
@@ -69,6 +70,9 @@ class Drivers:
                 self._evict(driver)
             try:
                 await self._evict_covered()
+            except StoreBehind as error:
+                world.metrics.store_behind(self._tenure.partition)
+                _log.warning("postgres_behind", partition=self._tenure.partition, error=str(error))
             except StoreUnavailable as error:
                 _log.warning("postgres_away", partition=self._tenure.partition, error=str(error))
 
@@ -80,7 +84,9 @@ class Drivers:
         }
         if not resting:
             return
-        for run_id in await self._tenure.world.store.covered(resting):
+        mark, covered = await self._tenure.world.store.covered_marked(self._tenure.partition, resting)
+        self._tenure.horizon.believe(mark)
+        for run_id in covered:
             driver, _ = self._drivers[run_id]
             # It may have been told something while Postgres was asked.
             if driver.at_rest and driver.run.state is not None and driver.run.state.seq == resting[run_id]:

@@ -85,7 +85,7 @@ class Executor:
             ExceptionGroup: Of LogUnrecoverable and the like: the process has to stop, and says why.
         """
         async with asyncio.TaskGroup() as group:
-            loader = RunLoader(self._store, self._chance)
+            loader = RunLoader(self._store, self._chance, self._metrics)
             self._group = group
             async with asyncio.TaskGroup() as effects:
                 self._world = World(

@@ -35,6 +35,12 @@ class ExecutorMetrics(Protocol):
     def run_parked(self, partition: int) -> None:
         """This code cannot drive a run."""
 
+    def store_behind(self, partition: int) -> None:
+        """Postgres answered from before what it had told already, and was not believed."""
+
+    def snapshots_set_aside(self, count: int) -> None:
+        """Snapshots could not be read; their runs were folded from the log."""
+
 
 class NoMetrics:
     """Counts nothing."""
@@ -64,4 +70,10 @@ class NoMetrics:
         """Count nothing."""
 
     def run_parked(self, partition: int) -> None:
+        """Count nothing."""
+
+    def store_behind(self, partition: int) -> None:
+        """Count nothing."""
+
+    def snapshots_set_aside(self, count: int) -> None:
         """Count nothing."""

@@ -23,9 +23,11 @@ from runfold.ports.log import AppendFailed, LogUnavailable, LogUnrecoverable
 from runfold.ports.store import PartitionRow, StoreUnavailable
 from runfold.runtime.executor.drivers import Drivers
 from runfold.runtime.executor.effects import is_cancelled
+from runfold.runtime.executor.horizon import Horizon
 from runfold.runtime.executor.inputs import take_inputs
 from runfold.runtime.executor.tenure import Tenure, World
 from runfold.runtime.executor.writer import EpochOver, EpochWriter
+from runfold.runtime.identity import check_inputs, inspect
 from runfold.runtime.persist import persist
 from runfold.runtime.restore import Replay, take_over
 
@@ -117,6 +119,7 @@ class PartitionOwner:
     async def _own_once(self) -> str | None:
         """Claim, take over, and drive. Gives why the epoch ended; None: the partition was handed over."""
         try:
+            await self._inspect()
             epoch = await self._claim()
             async with asyncio.TaskGroup() as group:
                 tenure = self._begin(epoch, group)
@@ -148,6 +151,24 @@ class PartitionOwner:
                 return f"{type(error).__name__}: {error}"
         over = next((error for error in errors if isinstance(error, EpochOver)), None)
         return None if over is None else str(over)
+
+    async def _inspect(self) -> None:
+        """Look at log and inputs before the claim: on a truncated log, claims would make up for what is missing."""
+        world = self._world
+
+        async def look() -> None:
+            row = await world.store.partition(self._partition)
+            if row is not None:
+                await inspect(row, world.log, world.store)
+                await check_inputs(row, world.inputs)
+
+        try:
+            await persist(look, StoreUnavailable, world.chance, self._tell_away)
+        except LogUnavailable as error:
+            raise EpochOver(f"the log cannot be looked at: {error}") from error
+
+    def _tell_away(self, error: Exception, failures: int) -> None:
+        _log.warning("postgres_away", partition=self._partition, error=str(error), failures=failures)
 
     async def _claim(self) -> int:
         """Append a claim; its offset is the epoch."""
@@ -197,6 +218,7 @@ class PartitionOwner:
             claimed_at=world.clock.elapsed(),
             own_epochs=frozenset(self._own_epochs),
             positions=Positions(),
+            horizon=Horizon(self._partition),
         )
 
     async def _supervise(self, tenure: Tenure, drivers: Drivers) -> None:
@@ -249,15 +271,19 @@ class PartitionOwner:
         """Notice a claim that landed after the own one, even while there is nothing to append."""
         while True:
             await asyncio.sleep(self._world.settings.look_behind_every_s)
+            known = tenure.writer.acknowledged_to
             try:
                 bounds = await self._world.log.bounds(self._partition)
             except LogUnavailable as error:
                 _log.warning("log_away", partition=self._partition, error=str(error))
                 continue
-            await tenure.writer.look_behind(bounds.end)
+            await tenure.writer.look_behind(bounds.end, known)
 
     async def _restore(self, tenure: Tenure) -> Replay:
         row, replay = await self._take_over(tenure.epoch)
+        tenure.horizon.begin(row)
+        if replay.set_aside:
+            self._world.metrics.snapshots_set_aside(replay.set_aside)
         if row is not None and row.epoch > tenure.epoch:
             reason = f"Postgres knows epoch {row.epoch}, later than our claim at {tenure.epoch}: superseded"
             tenure.writer.end(reason)
@@ -267,11 +293,8 @@ class PartitionOwner:
     async def _take_over(self, epoch: int) -> tuple[PartitionRow | None, Replay]:
         world = self._world
 
-        def tell(error: Exception, failures: int) -> None:
-            _log.warning("postgres_away", partition=self._partition, error=str(error), failures=failures)
-
         work = partial(take_over, self._partition, world.log, world.store, epoch)
-        return await persist(work, StoreUnavailable, world.chance, tell)
+        return await persist(work, StoreUnavailable, world.chance, self._tell_away)
 
     async def _open_inputs(self, tenure: Tenure) -> InputReader:
         topics = self._world.settings.topics

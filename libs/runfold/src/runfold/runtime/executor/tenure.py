@@ -16,6 +16,7 @@ from runfold.ports.log import Log
 from runfold.ports.publisher import Publisher
 from runfold.ports.store import Snapshots, StoredRun
 from runfold.runtime.executor.effects import Effects
+from runfold.runtime.executor.horizon import Horizon
 from runfold.runtime.executor.loader import RunLoader
 from runfold.runtime.executor.metrics import ExecutorMetrics
 from runfold.runtime.executor.settings import ExecutorSettings
@@ -51,6 +52,7 @@ class Tenure:
         own_epochs: Epochs that this process has claimed here: a request of one of them that is no known effect was
             never performed.
         positions: Inputs settled by acknowledged records.
+        horizon: Which answers of Postgres may be believed.
         draining: Start nothing new; outcomes are still appended.
     """
 
@@ -60,6 +62,7 @@ class Tenure:
     claimed_at: float
     own_epochs: frozenset[int]
     positions: Positions
+    horizon: Horizon
     draining: bool = False
 
     @property
@@ -114,6 +117,8 @@ class Tenure:
         """
         replay = Replay(self.partition, self.world.log, self.world.store, Fence(self.epoch))
         await replay.adopt([stored], None)
+        if replay.set_aside:
+            self.world.metrics.snapshots_set_aside(replay.set_aside)
         loaded = replay.runs[stored.run_id]
         if loaded.state is not None and loaded.state.epoch > self.epoch:
             reason = f"run {stored.run_id} was written to in epoch {loaded.state.epoch}, after ours ({self.epoch})"

@@ -98,12 +98,21 @@ class EpochWriter:
                 raise EpochOver(self._reason()) from error
             self._pending.append(acknowledged if index == last else None)
 
-    async def look_behind(self, end: int) -> None:
+    @property
+    def acknowledged_to(self) -> int:
+        """Offset behind the last record that is known to stand in the log."""
+        return self._expected
+
+    async def look_behind(self, end: int, known: int) -> None:
         """Look for a claim behind the own records: an owner that appends nothing would never meet it at a gap.
 
         Args:
             end: Of the log, as it was asked before this call.
+            known: What ``acknowledged_to`` said before that.
         """
+        if end < known:
+            self._end_truncated(f"it ends at {end}, after {known - 1} was acknowledged")
+            return
         if self.over.done() or self._held is not None or self._pending or end <= self._expected:
             return  # what is in flight finds it out by itself
         self._held = deque()
@@ -143,16 +152,19 @@ class EpochWriter:
             self._spawn(self._read_gap(self._expected, offset))
             return
         if offset < self._expected:
-            problem = (
-                f"log partition {self._partition} was truncated: an append was acknowledged at {offset}, after "
-                f"{self._expected - 1}. Stop all executors, restore the topic, and run `runfold check`."
-            )
-            self.end(problem, LogUnrecoverable(problem))
+            self._end_truncated(f"an append was acknowledged at {offset}, after {self._expected - 1}")
             return
         self._expected += 1
         waiting = self._pending.popleft()
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
+
+    def _end_truncated(self, what: str) -> None:
+        problem = (
+            f"log partition {self._partition} was truncated: {what}. Stop all executors and restore the topic, or "
+            f"accept the loss: `runfold rebuild --partition {self._partition} --accept-loss` (docs/disaster.md)."
+        )
+        self.end(problem, LogUnrecoverable(problem))
 
     async def _read_gap(self, start: int, end: int) -> None:
         try:

@@ -1,0 +1,3 @@
+select cluster_id, topic_id, applied
+from {schema}.partitions
+where partition = %(partition)s

@@ -1,0 +1,65 @@
+"""What a tenure has seen of its partition's row, and so which answers of Postgres it may believe.
+
+A run leaves memory, and "there is no such run" is believed, because Postgres holds everything up to ``applied``. A
+database that is restored from a backup meanwhile knows less: its "no such run" would lose an input, and its older
+snapshot of a run would have a step done twice. So an answer counts only together with a row, of the same moment, that
+has come at least as far as the farthest one seen. The compactor folds the same log again from the older row: once it is
+there, everything that was covered is covered again.
+"""
+
+from __future__ import annotations
+
+from runfold.ports.store import Mark, PartitionRow, StoreUnavailable
+
+
+class StoreBehind(StoreUnavailable):
+    """Postgres answers from before what it has told already: it is not believed until the compactor has caught up."""
+
+
+class Horizon:
+    """The farthest mark that one tenure has seen.
+
+    Args:
+        partition: Its number.
+
+    Attributes:
+        seen: None before the take-over, and where Postgres held nothing at it.
+    """
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.seen: Mark | None = None
+
+    def begin(self, row: PartitionRow | None) -> None:
+        """Take the row that was taken over from: whatever it says was folded on from there."""
+        self.seen = None if row is None else row.mark
+
+    def believe(self, mark: Mark | None) -> None:
+        """Take note of an answer's mark.
+
+        Raises:
+            StoreBehind: The answer must not be believed; the message says why.
+        """
+        seen = self.seen
+        where = f"Postgres' row of partition {self.partition}"
+        if mark is None:
+            if seen is not None and seen.applied > 0:
+                raise StoreBehind(f"{where} is gone: it had {seen.applied} records applied; {_WAIT}")
+            return
+        if seen is None:
+            self.seen = mark
+            return
+        if (mark.cluster_id, mark.topic_id) != (seen.cluster_id, seen.topic_id):
+            raise StoreBehind(
+                f"{where} is about cluster {mark.cluster_id}, topic {mark.topic_id}; it was about cluster "
+                f"{seen.cluster_id}, topic {seen.topic_id}: restore the backup that belongs to this log"
+            )
+        if mark.applied < seen.applied:
+            raise StoreBehind(
+                f"{where} has {mark.applied} records applied, and had {seen.applied} before: it was restored from an "
+                f"older backup; {_WAIT}"
+            )
+        self.seen = mark
+
+
+_WAIT = "inputs of runs that are not in memory wait until the compactor has folded them again"

@@ -1,0 +1,388 @@
+"""Databases restored from backups, logs and topics that are not what they were: refused or repaired, never guessed."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any, ClassVar
+
+import pytest
+import structlog
+from structlog.typing import EventDict
+
+from runfold import App, Recovery, ToolContext
+from runfold.adapters.memory.store import MemoryDatabase, MemoryStore
+from runfold.codec import inputs as codec_inputs
+from runfold.core.events import Settlement
+from runfold.core.partitioning import partition_of
+from runfold.core.state import Status
+from runfold.ports.log import LogUnrecoverable
+from runfold.ports.store import Commit, PartitionRow
+from runfold.testing import ScriptedModel
+from tests.runtime.apps import claims, everything, last_settled, model_app, one_tool_app, settled
+from tests.runtime.system import TOPICS, Book, Process, System
+from tests.runtime.virtual import run_virtual
+
+_TABLES = [field.name for field in fields(MemoryDatabase) if field.name not in {"clock", "available"}]
+
+
+class HeldStore(MemoryStore):
+    """Commits wait for ``may_commit``."""
+
+    may_commit: ClassVar[asyncio.Event]
+
+    async def commit(self, commit: Commit) -> PartitionRow:
+        """Commit when it is allowed."""
+        await HeldStore.may_commit.wait()
+        return await super().commit(commit)
+
+
+def backup(system: System) -> dict[str, Any]:
+    """Copy every table."""
+    return {name: copy.deepcopy(getattr(system.database, name)) for name in _TABLES}
+
+
+def restore(system: System, tables: dict[str, Any]) -> None:
+    """Put tables back, as pg_restore does, under running services."""
+    for name, rows in tables.items():
+        setattr(system.database, name, copy.deepcopy(rows))
+
+
+def empty(system: System) -> None:
+    """Lose every row."""
+    for name in _TABLES:
+        getattr(system.database, name).clear()
+
+
+def gated_app(book: Book | None = None) -> App:
+    """An agent whose only call needs an approval."""
+
+    async def act(ctx: ToolContext[None]) -> Any:
+        return "done" if book is None else book.apply(ctx.idempotency_key, "done")
+
+    return one_tool_app(Recovery.KEYED, act, needs_approval=True)
+
+
+@pytest.fixture
+def said() -> Iterator[list[EventDict]]:
+    """What is logged."""
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+def told(said: list[EventDict], event: str) -> list[EventDict]:
+    """Lines about one thing."""
+    return [line for line in said if line["event"] == event]
+
+
+async def wait_out_of_memory(system: System, process: Process, *run_ids: str) -> None:
+    """Wait until runs wait for their approval, as rows only."""
+    for run_id in run_ids:
+        await system.waiting(run_id, "awaiting_approval")
+    await system.until(lambda: process.executor.runs_in_memory == 0)
+
+
+# --- Postgres restored from an older backup ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lost", ["all", "the row", "what came after the backup", "all but newer runs"])
+def test_the_approval_of_a_run_that_a_restored_database_does_not_know_is_not_lost(
+    lost: str, said: list[EventDict]
+) -> None:
+    """It left memory behind a snapshot: "no such run" of a database that lost it is not believed; it waits."""
+    book = Book()
+
+    async def main() -> None:
+        HeldStore.may_commit = asyncio.Event()
+        HeldStore.may_commit.set()
+        async with System.running(partitions=1, store=HeldStore) as system:
+            process = await system.start_executor(gated_app(book))
+            await system.start("r0", "a")
+            await wait_out_of_memory(system, process, "r0")
+            older = backup(system)
+            await system.start("r1", "a")
+            await wait_out_of_memory(system, process, "r1")
+            claimed = claims(system)
+            HeldStore.may_commit.clear()
+            match lost:
+                case "all":
+                    empty(system)
+                case "the row":
+                    system.database.partitions.clear()
+                case "all but newer runs":
+                    system.database.partitions.update(older["partitions"])
+                case _:
+                    restore(system, older)
+            offset = await system.approve("r1", 2)
+            await asyncio.sleep(60)
+            assert last_settled(system, "r1", offset, TOPICS.approvals) is None
+            assert len(told(said, "postgres_behind")) > 3
+            HeldStore.may_commit.set()
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await system.approve("r0", 2)
+            await system.ended("r0")
+            assert claims(system) == claimed
+
+    run_virtual(main())
+    assert book.effects == {"r1:3": 1, "r0:3": 1}
+
+
+def test_a_run_is_not_loaded_from_a_restored_older_snapshot(said: list[EventDict]) -> None:
+    """Its first call was performed after the backup: from the older state it would be performed again."""
+    book = Book()
+
+    async def act(ctx: ToolContext[None]) -> Any:
+        return book.apply(ctx.idempotency_key, "done")
+
+    model = ScriptedModel([("act", {}), ("act", {}), "end"])
+    app = one_tool_app(Recovery.RERUN, act, needs_approval=True, agent={"model": model})
+
+    async def main() -> None:
+        HeldStore.may_commit = asyncio.Event()
+        HeldStore.may_commit.set()
+        async with System.running(partitions=1, store=HeldStore) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await wait_out_of_memory(system, process, "r1")
+            older = backup(system)
+            await system.approve("r1", 2)
+            await system.until(lambda: (state := system.state("r1")) is not None and "r1:5" in state.waits)
+            await wait_out_of_memory(system, process, "r1")
+            HeldStore.may_commit.clear()
+            restore(system, older)
+            await system.approve("r1", 5)
+            await asyncio.sleep(30)
+            assert told(said, "postgres_behind")
+            HeldStore.may_commit.set()
+            await system.ended("r1")
+
+    run_virtual(main())
+    assert book.effects == {"r1:3": 1, "r1:6": 1}
+
+
+def test_a_restored_database_holds_up_its_own_partition_only(said: list[EventDict]) -> None:
+    """Loads of other partitions are answered meanwhile."""
+
+    async def main() -> None:
+        async with System.running(partitions=2, compacting=False) as system:
+            compactor = system.start_compactor()
+            process = await system.start_executor(gated_app())
+            ids = {0: "", 1: ""}
+            for number in range(20):
+                ids[partition_of(f"r{number}", 2)] = f"r{number}"
+            for run_id in ids.values():
+                await system.start(run_id, "a")
+            await wait_out_of_memory(system, process, *ids.values())
+            compactor.kill()
+            row = system.database.partitions[0]
+            system.database.partitions[0] = replace(row, applied=row.applied - 1)
+            await system.approve(ids[0], 2)
+            await asyncio.sleep(5)
+            await system.approve(ids[1], 2)
+            await system.ended(ids[1])
+            assert (state := system.state(ids[0])) is not None
+            assert state.ended is None
+            # A new owner takes over from the older row: there is nothing that it relies on.
+            process.kill()
+            await system.start_executor(gated_app())
+            await system.ended(ids[0])
+
+    run_virtual(main())
+    assert {line["partition"] for line in told(said, "postgres_behind")} == {0}
+
+
+def test_a_database_that_is_about_another_log_is_not_believed(said: list[EventDict]) -> None:
+    """Restored from the backup of another installation: the input waits, and nobody is told that there is no run."""
+
+    async def main() -> None:
+        async with System.running(partitions=1, compacting=False) as system:
+            system.start_compactor()
+            process = await system.start_executor(gated_app())
+            await system.start("r1", "a")
+            await wait_out_of_memory(system, process, "r1")
+            row = system.database.partitions[0]
+            system.database.partitions[0] = replace(row, cluster_id="elsewhere", version=row.version + 5)
+            offset = await system.approve("r1", 2)
+            await system.until(lambda: told(said, "postgres_behind"))
+            assert "elsewhere" in told(said, "postgres_behind")[0]["error"]
+            assert last_settled(system, "r1", offset, TOPICS.approvals) is None
+            system.database.partitions[0] = row
+            await system.ended("r1")
+
+    run_virtual(main())
+
+
+def test_an_unknown_run_is_still_refused_at_once() -> None:
+    """Where the row has not gone back, "no such run" is believed."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(gated_app())
+            await system.start("r1", "a")
+            await wait_out_of_memory(system, process, "r1")
+            offset = await system.approve("nobody", 2)
+            async with asyncio.timeout(2):
+                assert (await settled(system, "nobody", offset, TOPICS.approvals)).outcome is Settlement.DEAD
+
+    run_virtual(main())
+
+
+def test_the_folding_of_a_restored_database_ends_where_it_was() -> None:
+    """Every table is what it was before, notifications are repeated with the ids they had."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(gated_app())
+            await system.start("r0", "a")
+            await wait_out_of_memory(system, process, "r0")
+            older = backup(system)
+            for number in range(1, 6):
+                await system.start(f"r{number}", "a")
+            await system.approve("r1", 2)
+            await system.ended("r1")
+            await wait_out_of_memory(system, process, "r2", "r3", "r4", "r5")
+            end = system.database.partitions[0].applied
+            before = comparable(system)
+            notified = notification_ids(system)
+            restore(system, older)
+            await system.start("r6", "a")
+            await system.until(lambda: system.database.partitions[0].applied > end)
+            await wait_out_of_memory(system, process, "r6")
+            after = comparable(system)
+            assert {key: rows for key, rows in after.items() if "r6" not in key} == before
+            again = notification_ids(system)[len(notified) :]
+            assert set(again) - {n for n in again if "r6" in n} <= set(notified)
+            assert len(again) > 1
+
+    run_virtual(main())
+
+
+def comparable(system: System) -> dict[str, Any]:
+    """Everything of every run, by its id and table."""
+    database = system.database
+    found: dict[str, Any] = {f"runs {run_id}": row for run_id, row in database.runs.items()}
+    found |= {f"snapshots {run_id}": dict(rows) for run_id, rows in database.snapshots.items()}
+    found |= {f"waits {wait_id}": replace(row, opened_at=0) for wait_id, row in database.waits.items()}
+    for run_id, chunks in database.chunks.items():
+        found[f"chunks {run_id}"] = dict(chunks)
+    return found
+
+
+def notification_ids(system: System) -> list[str]:
+    """Ids of everything that was told to the outside."""
+    begin, end = system.broker.bounds(TOPICS.notifications, 0)
+    return [
+        json.loads(record.value or b"")["id"] for record in system.broker.slice(TOPICS.notifications, 0, begin, end)
+    ]
+
+
+# --- the log --------------------------------------------------------------------------------------------------------
+
+
+async def refused(system: System, app: App) -> str:
+    """Start an executor that must end with an error; gives what it says."""
+    return await told_at_its_end(system, await system.start_executor(app))
+
+
+async def told_at_its_end(system: System, process: Process) -> str:
+    """Wait for a process that refuses to go on; gives what it says."""
+    with pytest.raises(ExceptionGroup) as caught:
+        await process.task
+    system.nodes.remove(process)
+    process.kill()
+    leaves = caught.value.split(LogUnrecoverable)[0]
+    assert leaves is not None
+    error: BaseException = leaves
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
+
+
+async def a_few_runs(system: System, count: int) -> None:
+    """Let runs complete, and be folded."""
+    process = await system.start_executor(model_app("done"))
+    for number in range(count):
+        await system.start(f"r{number}", "a")
+    for number in range(count):
+        await system.ended(f"r{number}")
+    await system.until(lambda: applied(system) == system.broker.bounds(TOPICS.log, 0)[1])
+    await process.stop()
+
+
+def applied(system: System) -> int:
+    """How far partition 0 is folded, as Postgres knows."""
+    row = system.database.partitions.get(0)
+    return 0 if row is None else row.applied
+
+
+def test_a_truncated_log_is_refused_however_often_an_executor_is_started_again() -> None:
+    """Each start refuses before it claims: claims would make the log as long as it was, and the loss invisible."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await a_few_runs(system, 3)
+            end = system.broker.bounds(TOPICS.log, 0)[1]
+            system.broker.truncate(TOPICS.log, 0, end - 3)
+            for _ in range(5):
+                message = await refused(system, model_app("done"))
+                assert f"ends at {end - 3}" in message
+                assert "r2" in message
+                assert "runfold rebuild --partition 0 --accept-loss" in message
+            assert system.broker.bounds(TOPICS.log, 0)[1] == end - 3
+
+    run_virtual(main())
+
+
+def test_a_log_that_was_truncated_and_has_grown_again_is_refused() -> None:
+    """As long as before or longer: the record that was applied last is not the one that stands there."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await a_few_runs(system, 3)
+            end = system.broker.bounds(TOPICS.log, 0)[1]
+            spare = system.broker.slice(TOPICS.log, 0, 0, 5)
+            system.broker.truncate(TOPICS.log, 0, end - 3)
+            for record in spare:
+                system.broker.append(TOPICS.log, 0, record.key, record.value, record.headers)
+            assert system.broker.bounds(TOPICS.log, 0)[1] > end
+            assert "has grown again" in await refused(system, model_app("done"))
+
+    run_virtual(main())
+
+
+def test_a_log_truncated_under_an_idle_owner_is_noticed() -> None:
+    """It appends nothing, so no acknowledgement tells; it looks every few seconds."""
+
+    async def main() -> None:
+        async with System.running(partitions=1, compacting=False) as system:
+            process = await system.start_executor(model_app("done"))
+            await system.start("r1", "a")
+            await system.ended("r1")
+            system.broker.truncate(TOPICS.log, 0, system.broker.bounds(TOPICS.log, 0)[1] - 1)
+            async with asyncio.timeout(20):
+                assert "was truncated: it ends at" in await told_at_its_end(system, process)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("topic", [TOPICS.log, *TOPICS.inputs])
+def test_a_topic_that_was_deleted_and_made_again_is_refused(topic: str) -> None:
+    """The log by its id; an input topic too: its positions would skip what is new, or read again what was settled."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await a_few_runs(system, 2)
+            system.broker.recreate(topic)
+            records = len(everything(system)) if topic != TOPICS.log else 0
+            for number in range(50):
+                value = codec_inputs.encode_start(f"n{number}", "a", "go")
+                system.broker.append(topic, 0, f"n{number}".encode(), value)
+            message = await refused(system, model_app("done"))
+            assert "another" in message
+            assert topic in message or topic == TOPICS.log
+            assert topic == TOPICS.log or len(everything(system)) == records
+
+    run_virtual(main())
