@@ -15,7 +15,7 @@ import structlog
 
 from runfold.core.events import AskedCall
 from runfold.core.payload import Payload
-from runfold.ports.agents import ModelFailure, NotStarted, NotThere, Returned, Unknown
+from runfold.ports.agents import Begun, ModelFailure, NotStarted, NotThere, Returned, Unknown
 
 _log = structlog.get_logger(__name__)
 
@@ -60,7 +60,7 @@ class Crashed:
 
 
 ModelOutcome = Answered | ModelFailure | NotStarted | Crashed
-ToolOutcome = Sealed | Unknown | NotThere | NotStarted | Crashed
+ToolOutcome = Sealed | Unknown | NotThere | Begun | NotStarted | Crashed
 EffectOutcome = ModelOutcome | ToolOutcome
 Listener = Callable[[EffectKey, EffectOutcome], None]
 
@@ -118,6 +118,11 @@ class Effects:
     def alive(self, key: EffectKey) -> bool:
         """Whether an effect is in flight, or its outcome is not recorded yet."""
         return key in self._by_run.get(key.run_id, ())
+
+    def performing(self, key: EffectKey) -> bool:
+        """Whether an effect has not ended."""
+        effect = self._by_run.get(key.run_id, {}).get(key)
+        return effect is not None and effect.outcome is None
 
     def keys(self, run_id: str) -> list[EffectKey]:
         """The effects of one run that are in flight, or whose outcome is not recorded."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from runfold.core.events import ToolCallRequested
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any
+
+from runfold.core.events import ToolCallRequested, Why
 from runfold.core.state import Call
-from runfold.ports.agents import Message, NotThere, Unknown
+from runfold.ports.agents import Invocation, Message, Unknown
 from runfold.runtime.executor import work
 from runfold.runtime.executor.batch import Request
-from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome, Sealed
+from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome
 from runfold.runtime.executor.run import Run
 
 
 def start(run: Run, request: Request, produced_at: float) -> None:
     """Perform a request of the batch that was just acknowledged; its effect reports to the run."""
     key = EffectKey(request.run_id, request.step, request.attempt)
+    run.known_since.setdefault(request.step, produced_at)
     permit = work.Permit(run.tenure, produced_at)
     effect = (
         _tool_effect(run, permit, request) if isinstance(request, ToolCallRequested) else _model_effect(run, permit)
@@ -22,9 +27,18 @@ def start(run: Run, request: Request, produced_at: float) -> None:
 
 
 def start_lookup(run: Run, call: Call) -> None:
-    """Ask the author's lookup about a call whose outcome this owner does not know."""
+    """Ask the author's lookup, or the effects table, about a call whose outcome this owner does not know."""
+    _start_question(run, call, _lookup_effect(run, call))
+
+
+def start_closing(run: Run, call: Call, error: str) -> None:
+    """Let the effects table refuse a call from now on; what it answers is an outcome like a lookup's."""
+    _start_question(run, call, _closing_effect(run, call, error))
+
+
+def _start_question(run: Run, call: Call, effect: Coroutine[Any, Any, EffectOutcome]) -> None:
     key = EffectKey(run.run_id, call.step, call.attempt, lookup=True)
-    run.world.effects.start(key, run.tenure.place, _lookup_effect(run, call), run.hear)
+    run.world.effects.start(key, run.tenure.place, effect, run.hear)
 
 
 async def _model_effect(run: Run, permit: work.Permit) -> EffectOutcome:
@@ -52,18 +66,40 @@ async def _tool_effect(run: Run, permit: work.Permit, request: ToolCallRequested
     call = None if state is None else state.call_at(request.step)
     if agent is None or state is None or call is None:
         return Crashed(f"step {request.step} of run {run.run_id!r} is gone")
-    payloads = run.world.payloads
+    payloads, absent_upto = run.world.payloads, run.absent_upto.get(request.step, 0)
+    if request.why is Why.ABSENT:
+        absent_upto = request.attempt - 1
     arguments = await payloads.read(request.arguments)
     timeout_s = request.timeout_ms / 1000
     prepared = await work.invocation(payloads, state, call, request.step, request.attempt, timeout_s, arguments)
+    prepared = replace(prepared, absent_upto=absent_upto, grace_s=run.world.settings.grace_s)
     return await work.execute(agent, permit, request, prepared)
 
 
-async def _lookup_effect(run: Run, call: Call) -> Sealed | NotThere | Unknown:
-    agent, state, payloads = run.agent, run.state, run.world.payloads
-    if agent is None or state is None or call.arguments is None:
-        return Unknown(f"agent of run {run.run_id!r} is gone")
+async def _lookup_effect(run: Run, call: Call) -> work.Answer:
+    agent, prepared = run.agent, await _question(run, call)
+    if agent is None or prepared is None:
+        return _agent_gone(run)
+    return await work.look_up(agent, run.tenure, prepared)
+
+
+async def _closing_effect(run: Run, call: Call, error: str) -> work.Answer:
+    agent, prepared = run.agent, await _question(run, call)
+    if agent is None or prepared is None:
+        return _agent_gone(run)
+    return await work.close(agent, run.tenure, prepared, error)
+
+
+async def _question(run: Run, call: Call) -> Invocation | None:
+    """What is told about a call that is asked about."""
+    state, payloads = run.state, run.world.payloads
+    if state is None or call.arguments is None:
+        return None
     arguments = await payloads.read(call.arguments)
     timeout_s = call.timeout_ms / 1000
     prepared = await work.invocation(payloads, state, call, call.step, call.attempt, timeout_s, arguments)
-    return await work.look_up(agent, run.tenure, prepared)
+    return replace(prepared, grace_s=run.world.settings.grace_s)
+
+
+def _agent_gone(run: Run) -> Unknown:
+    return Unknown(f"agent of run {run.run_id!r} is gone")

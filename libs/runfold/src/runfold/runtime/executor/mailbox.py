@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runfold.codec.input_types import Input
+from runfold.codec.input_types import CancelInput, Input
 from runfold.core.events import Cause
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey, EffectOutcome
@@ -74,7 +74,7 @@ class Mailbox:
         self._call_later(delay, lambda: self._news.append(Due(action)))
 
     def hold(self, arrived: Arrived, delay: float) -> None:
-        """Put an input back in front, and give none out for ``delay`` seconds."""
+        """Put an input back in front, and give none out for ``delay`` seconds, unless it is a cancel."""
         self._arrivals.appendleft(arrived)
         self._held = True
 
@@ -88,8 +88,18 @@ class Mailbox:
         return self._news.popleft() if self._news else None
 
     def take_arrival(self) -> Arrived | None:
-        """Take the next input, if there is one and none is held."""
-        return self._arrivals.popleft() if self._arrivals and not self._held else None
+        """Take the next input, if there is one.
+
+        While one is held, only a cancel gets past it: nobody who wants a run to stop should wait for what would let it
+        go on. What was held is judged after it, and then finds the run as the cancel has left it.
+        """
+        if not self._held:
+            return self._arrivals.popleft() if self._arrivals else None
+        for index, arrived in enumerate(self._arrivals):
+            if isinstance(arrived.input, CancelInput):
+                del self._arrivals[index]
+                return arrived
+        return None
 
     async def wait(self) -> None:
         """Wait until something was put in since the last wait."""

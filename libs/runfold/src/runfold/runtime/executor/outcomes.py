@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from runfold.core import drafts
-from runfold.core.events import ModelCallFailed, ModelResponded, Outcome, Recovery, Source, Why
-from runfold.core.payload import Inline, inline_json
-from runfold.core.policy import LOOKUP_TRIES, MODEL_ATTEMPTS, lookup_backoff, model_backoff
+from runfold.core.events import ModelCallFailed, ModelResponded, Recovery, Source, Why
+from runfold.core.payload import Inline
+from runfold.core.policy import LOOKUP_TRIES, MAX_LOOKUP_PAUSE_S, MODEL_ATTEMPTS, lookup_backoff, model_backoff
 from runfold.core.state import Call, ModelCall, Phase, State
 from runfold.core.text import clip
-from runfold.ports.agents import ModelFailure, NotStarted, NotThere, Unknown
-from runfold.runtime.executor import launch
+from runfold.ports.agents import Begun, ModelFailure, NotStarted, NotThere, Unknown
+from runfold.runtime.executor import again, kept
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import (
     Answered,
@@ -20,7 +20,6 @@ from runfold.runtime.executor.effects import (
     Sealed,
     ToolOutcome,
 )
-from runfold.runtime.executor.mailbox import Action
 from runfold.runtime.executor.run import Run
 
 _CANCELLED = "the run was cancelled before it was performed"
@@ -96,27 +95,17 @@ def model_failed(run: Run, batch: Batch, state: State, call: ModelCall, failure:
 def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outcome: ToolOutcome) -> None:
     match outcome:
         case Sealed():
-            run.stale_appends.pop(key.step, None)
-            run.lookup_tries.pop(key, None)
-            source = Source.RECONCILED if key.lookup else Source.CALL
-            batch.add(
-                drafts.tool_returned(
-                    state,
-                    batch.stamp(),
-                    call,
-                    source,
-                    outcome.returned.outcome,
-                    outcome.result,
-                    for_model=outcome.for_model,
-                    patch=outcome.patch,
-                )
-            )
+            _returned(run, batch, state, call, key, outcome)
         case NotStarted():
             _again_for_freshness(run, key)
         case _ if call.phase is Phase.IN_DOUBT:
             return
+        case NotThere() if call.is_kept:
+            kept.not_found(run, batch, state, call)
         case NotThere():
             _absent(run, batch, state, call)
+        case Begun(attempt):
+            kept.begun(run, batch, state, call, attempt)
         case Unknown(error) | Crashed(error) if key.lookup:
             _undecided(run, batch, state, call, key, error)
         case Unknown():
@@ -126,96 +115,85 @@ def _tool(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outc
             _unknown(run, batch, state, call, Unknown(error))
 
 
+def _returned(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, outcome: Sealed) -> None:
+    run.stale_appends.pop(key.step, None)
+    run.lookup_tries.pop(key, None)
+    source = Source.RECONCILED if key.lookup else Source.CALL
+    if outcome.returned.from_table:
+        source = Source.EFFECTS_TABLE
+    batch.add(
+        drafts.tool_returned(
+            state,
+            batch.stamp(),
+            call,
+            source,
+            outcome.returned.outcome,
+            outcome.result,
+            for_model=outcome.for_model,
+            patch=outcome.patch,
+        )
+    )
+
+
 def _unknown(run: Run, batch: Batch, state: State, call: Call, outcome: Unknown) -> None:
     """An exception or a time-out: nobody knows whether it happened."""
+    run.troubles[call.step] = outcome.error
+    if call.is_kept:
+        run.after(0.0, again.ask_later(run, call))
+        return
     match call.recovery:
-        case Recovery.RERUN | Recovery.KEYED if _may_retry(run, state, call):
-            run.after_backoff(call.retries, _request_again(run, call, Why.RETRY))
+        case Recovery.RERUN | Recovery.KEYED if again.may_retry(run, state, call):
+            run.after_backoff(call.retries, again.request_later(run, call, Why.RETRY))
         case Recovery.RERUN:
-            fail(batch, state, call, outcome.error)
+            again.fail(batch, state, call, outcome.error)
         case Recovery.LOOKUP:
-            settings = run.world.settings
-            run.after(settings.grace_s if outcome.timed_out else 0.0, _look_up(run, call))
+            grace = run.world.settings.grace_s if outcome.timed_out else 0.0
+            run.certain_from[_attempt(state, call)] = run.world.clock.elapsed() + grace
+            run.after(grace, again.ask_later(run, call))
         case _:
             batch.add(drafts.doubt(state, batch.stamp(), call, outcome.error))
 
 
 def _undecided(run: Run, batch: Batch, state: State, call: Call, key: EffectKey, error: str) -> None:
-    """The lookup failed, or does not know either."""
+    """The lookup failed, or does not know either; or the effects table does not answer."""
     tries = run.lookup_tries.get(key, 0) + 1
     run.lookup_tries[key] = tries
-    if tries >= LOOKUP_TRIES:
-        batch.add(drafts.doubt(state, batch.stamp(), call, f"{tries} lookups did not decide it; the last: {error}"))
+    agent = run.agent
+    spec = None if agent is None or call.is_kept else agent.tool(call.asked.tool)
+    if tries >= (LOOKUP_TRIES if spec is None else spec.lookup_tries):
+        asked = "answers of the effects table" if call.is_kept else "lookups"
+        trouble = run.troubles.get(call.step)
+        before = "" if trouble is None else f"; the call itself: {trouble}"
+        said = f"{tries} {asked} did not decide it; the last: {error}{before}"
+        batch.add(drafts.doubt(state, batch.stamp(), call, said))
     else:
-        run.after(lookup_backoff(tries - 1), _look_up(run, call))
+        run.after(lookup_backoff(tries - 1), again.ask_later(run, call))
 
 
 def _absent(run: Run, batch: Batch, state: State, call: Call) -> None:
-    """The lookup says that it did not happen."""
-    if _may_retry(run, state, call):
-        run.after_backoff(call.absents, _request_again(run, call, Why.ABSENT))
+    """The lookup says that it did not happen: if that can be believed, it is executed again."""
+    left = _unsettled(run, state, call)
+    if left > 0:
+        run.after(min(left, MAX_LOOKUP_PAUSE_S), again.ask_later(run, call))
+    elif again.is_forgotten(run, call):
+        said = again.forgotten(run, call, "that its lookup finds nothing proves nothing")
+        batch.add(drafts.doubt(state, batch.stamp(), call, said))
+    elif again.may_retry(run, state, call):
+        run.after_backoff(call.absents, again.request_later(run, call, Why.ABSENT))
     else:
-        fail(batch, state, call, f"{_NOT_REPEATED}; a lookup says that it did not happen")
+        again.fail(batch, state, call, f"{_NOT_REPEATED}; a lookup says that it did not happen")
 
 
-def fail(batch: Batch, state: State, call: Call, error: str) -> None:
-    """Tell the model that the call failed and had no effect that matters."""
-    text = inline_json(clip(error))
-    batch.add(drafts.tool_returned(state, batch.stamp(), call, Source.CALL, Outcome.FAILED, text))
+def _unsettled(run: Run, state: State, call: Call) -> float:
+    """For how many seconds more the lookup may miss what the call did: from when it could act no more, ``settle``."""
+    if call.settle_ms is None:
+        return 0.0
+    now = run.world.clock.elapsed()
+    return run.certain_from.setdefault(_attempt(state, call), now) + call.settle_ms / 1000 - now
 
 
-def _may_retry(run: Run, state: State, call: Call) -> bool:
-    agent = run.agent
-    spec = None if agent is None else agent.tool(call.asked.tool)
-    retries = 0 if spec is None else spec.retries
-    return state.cancel_reason is None and call.retries + call.absents < retries
-
-
-def _same(state: State, call: Call, attempt: int) -> bool:
-    """Whether the state still holds this very attempt, open."""
-    return state.call_at(call.step) is call and call.phase is Phase.REQUESTED and call.attempt == attempt
-
-
-def _request_again(run: Run, call: Call, why: Why) -> Action:
-    attempt = call.attempt
-
-    def action(batch: Batch) -> None:
-        state = batch.known
-        if not _same(state, call, attempt) or state.operational_wait() is not None:
-            return
-        if state.cancel_reason is not None:
-            stop = fail if why is Why.ABSENT else give_up
-            stop(batch, state, call, "the run was cancelled before the next attempt")
-        elif not run.tenure.draining:
-            request_again(batch, state, call, why)
-
-    return action
-
-
-def _look_up(run: Run, call: Call) -> Action:
-    attempt = call.attempt
-
-    def action(batch: Batch) -> None:
-        state = batch.known
-        if _same(state, call, attempt) and state.operational_wait() is None:
-            launch.start_lookup(run, call)
-
-    return action
-
-
-def give_up(batch: Batch, state: State, call: Call, error: str) -> None:
-    """Start nothing more for a call whose outcome is unknown, since the run is being cancelled."""
-    if call.recovery is Recovery.RERUN:
-        fail(batch, state, call, error)
-    else:
-        batch.add(drafts.doubt(state, batch.stamp(), call, error))
-
-
-def request_again(batch: Batch, state: State, call: Call, why: Why) -> None:
-    """Request the next attempt of a call."""
-    if call.arguments is None or call.recovery is None:
-        return
-    batch.add(drafts.tool_call(state, batch.stamp(), call, why, call.arguments, call.recovery, call.timeout_ms))
+def _attempt(state: State, call: Call) -> EffectKey:
+    return EffectKey(state.run_id, call.step, call.attempt)
 
 
 def _again_for_freshness(run: Run, key: EffectKey) -> None:
@@ -243,9 +221,9 @@ def _stale_again(run: Run, key: EffectKey, batch: Batch) -> None:
     call, model = state.call_at(key.step), state.model_call
     if call is not None and call.phase is Phase.REQUESTED:
         if state.cancel_reason is None:
-            request_again(batch, state, call, Why.STALE)
+            again.request(run, batch, state, call, Why.STALE)
         else:
-            fail(batch, state, call, _CANCELLED)
+            again.give_up_unperformed(run, batch, state, call, _CANCELLED)
     elif call is None and model is not None:
         if state.cancel_reason is None:
             request_model_again(run, batch, state, Why.STALE)

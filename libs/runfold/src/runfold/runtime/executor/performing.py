@@ -188,14 +188,29 @@ def _request(
 ) -> None:
     """Request a call; a tool that the running code has lost cannot be executed.
 
-    Recovery class and time-out are frozen by the first request.
+    Recovery class, time-out and what is said of the downstream's memory are frozen by the first request.
     """
     spec = agent.tool(call.asked.tool)
     if spec is None or arguments is None:
         raise ToolGone(f"tool {call.asked.tool!r} is not in agent {agent.name!r} any more")
     recovery, timeout_ms = call.recovery or spec.recovery, call.timeout_ms or spec.timeout_ms
     stamp = batch.stamp()
-    batch.add(drafts.tool_call(batch.known, stamp, call, why, arguments, recovery, timeout_ms, sequential=sequential))
+    batch.add(
+        drafts.tool_call(
+            batch.known,
+            stamp,
+            call,
+            why,
+            arguments,
+            recovery,
+            timeout_ms,
+            sequential=sequential,
+            first_requested_at=drafts.first_requested_at(call, stamp, recovery),
+            key_ttl_ms=spec.key_ttl_ms,
+            settle_ms=spec.settle_ms,
+            dedupe=spec.dedupe,
+        )
+    )
 
 
 class ToolGone(Exception):

@@ -7,16 +7,14 @@ earlier epoch of this process that became no effect was never performed. Of ever
 from __future__ import annotations
 
 from runfold.core import drafts
-from runfold.core.events import Recovery, WaitReason, Why
-from runfold.core.policy import MAX_LOST_ATTEMPTS, lost_too_often
+from runfold.core.events import Recovery, Why
+from runfold.core.policy import lost_too_often
 from runfold.core.state import Call, ModelCall, Phase, State
 from runfold.ports.agents import ModelFailure
-from runfold.runtime.executor import outcomes
+from runfold.runtime.executor import again, launch, outcomes
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey
 from runfold.runtime.executor.run import Run
-
-_LOST = f"the process was lost during {MAX_LOST_ATTEMPTS} attempts of step %d; look at why before it is tried again"
 
 
 def attach_survivors(run: Run) -> None:
@@ -49,7 +47,7 @@ def _recover_model(run: Run, batch: Batch, state: State, call: ModelCall) -> Non
     elif call.epoch in tenure.own_epochs:
         outcomes.request_model_again(run, batch, state, Why.STALE)
     elif lost_too_often(call):
-        _stop(batch, state, call.step)
+        again.stop(batch, state, call.step)
     else:
         outcomes.request_model_again(run, batch, state, Why.TAKEOVER)
 
@@ -63,12 +61,14 @@ def _recover_call(run: Run, batch: Batch, state: State, call: Call) -> None:
     if state.cancel_reason is not None:
         _recover_cancelled(run, batch, state, call, never_performed=never_performed)
     elif never_performed:
-        outcomes.request_again(batch, state, call, Why.STALE)
+        again.request(run, batch, state, call, Why.STALE)
+    elif call.is_kept:
+        launch.start_lookup(run, call)
     elif call.recovery in (Recovery.RERUN, Recovery.KEYED):
         if lost_too_often(call):
-            _stop(batch, state, call.step)
+            again.stop(batch, state, call.step)
         else:
-            outcomes.request_again(batch, state, call, Why.TAKEOVER)
+            again.request(run, batch, state, call, Why.TAKEOVER)
     elif call.recovery is Recovery.MANUAL:
         _doubt_later(run, call)
     # LOOKUP: the reconciler asks, and its verdict arrives as an input.
@@ -76,9 +76,12 @@ def _recover_call(run: Run, batch: Batch, state: State, call: Call) -> None:
 
 def _recover_cancelled(run: Run, batch: Batch, state: State, call: Call, *, never_performed: bool) -> None:
     if never_performed:
-        outcomes.fail(batch, state, call, "the run was cancelled before it was performed")
+        again.give_up_unperformed(run, batch, state, call, "the run was cancelled before it was performed")
+    elif call.is_kept:
+        launch.start_lookup(run, call)
     elif call.recovery in (Recovery.RERUN, Recovery.KEYED):
-        outcomes.give_up(batch, state, call, "the run was cancelled, and the process that performed it is gone")
+        error = "the run was cancelled, and the process that performed it is gone"
+        again.give_up(run, batch, state, call, error)
     elif call.recovery is Recovery.MANUAL:
         _doubt_later(run, call)
 
@@ -96,7 +99,3 @@ def _doubt_later(run: Run, call: Call) -> None:
             batch.add(drafts.doubt(state, batch.stamp(), call, "the process that performed it is gone"))
 
     run.after(bound - tenure.since_claim(), action)
-
-
-def _stop(batch: Batch, state: State, step: int) -> None:
-    batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, {"error": _LOST % step, "step": step}))

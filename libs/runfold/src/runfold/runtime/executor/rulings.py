@@ -34,7 +34,7 @@ from runfold.core.payload import Inline, inline_json, same
 from runfold.core.policy import MAX_LOST_ATTEMPTS
 from runfold.core.state import Call, Phase, State, Status
 from runfold.ports.agents import Returned
-from runfold.runtime.executor import recovery, version_gate
+from runfold.runtime.executor import again, recovery, version_gate
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey
 from runfold.runtime.executor.mailbox import Arrived
@@ -244,6 +244,8 @@ def _resolve_absent(run: Run, batch: Batch, state: State, call: Call, resolve: R
         return Hold(max(left, _SHORTEST_HOLD_S))
     wait = state.waits[state.key(call.step)]
     batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=resolve.resolved_by, decision="absent"))
+    run.absent_upto[call.step] = call.attempt
+    run.known_since.pop(call.step, None)
     return CAUSED
 
 
@@ -255,13 +257,32 @@ async def _verdict(run: Run, batch: Batch, state: State, verdict: VerdictInput, 
     if verdict.outcome == "found":
         await _found(run, batch, state, call, verdict, cause)
         return CAUSED
-    alive = run.world.effects.alive(EffectKey(state.run_id, call.step, call.attempt))
-    if alive or call.phase is Phase.IN_DOUBT:
+    if call.phase is Phase.IN_DOUBT:
         return STALE
+    key = EffectKey(state.run_id, call.step, call.attempt)
+    if run.world.effects.alive(key):
+        return _hung(run, batch, state, call, verdict, cause)
     if verdict.outcome == "indeterminate":
         batch.add(drafts.doubt(state, batch.stamp(cause), call, verdict.error or "nobody knows"))
         return CAUSED
     return _absent(run, batch, state, call, cause)
+
+
+def _hung(run: Run, batch: Batch, state: State, call: Call, verdict: VerdictInput, cause: Cause) -> Ruling:
+    """Somebody found nothing of a call that is in this process, long after its time.
+
+    One that has ended is this owner's own to look up. One that ignores its time-out may act at any moment: nothing is
+    executed beside it, but the run does not stand still for it either. The first report may have met a process that was
+    suspended and is only now waking up; so the second one counts.
+    """
+    key = EffectKey(state.run_id, call.step, call.attempt)
+    if not run.world.effects.performing(key) or key not in run.hung:
+        run.hung.add(key)
+        return STALE
+    said = verdict.error or "its lookup finds nothing"
+    error = f"{said}; but the process that performs it is alive and still in the call, which ignores its time-out"
+    batch.add(drafts.doubt(state, batch.stamp(cause), call, error))
+    return CAUSED
 
 
 async def _found(run: Run, batch: Batch, state: State, call: Call, verdict: VerdictInput, cause: Cause) -> None:
@@ -289,9 +310,17 @@ def _absent(run: Run, batch: Batch, state: State, call: Call, cause: Cause) -> R
         batch.add(drafts.tool_returned(state, stamp, call, Source.RECONCILED, Outcome.FAILED, text))
     elif not run.admitted or state.operational_wait() is not None or call.arguments is None or call.recovery is None:
         return STALE
+    elif again.is_forgotten(run, call):
+        said = again.forgotten(run, call, "that its lookup finds nothing proves nothing")
+        batch.add(drafts.doubt(state, stamp, call, said))
     elif call.absents + 1 >= MAX_LOST_ATTEMPTS:
         detail = {"error": f"step {call.step} was lost {MAX_LOST_ATTEMPTS} times before it happened", "step": call.step}
         batch.add(drafts.interruption(state, stamp, WaitReason.ERROR, detail))
     else:
-        batch.add(drafts.tool_call(state, stamp, call, Why.ABSENT, call.arguments, call.recovery, call.timeout_ms))
+        recovery, first = call.recovery, drafts.first_requested_at(call, stamp, call.recovery)
+        batch.add(
+            drafts.tool_call(
+                state, stamp, call, Why.ABSENT, call.arguments, recovery, call.timeout_ms, first_requested_at=first
+            )
+        )
     return CAUSED

@@ -26,6 +26,12 @@ class Run:
         messages: The transcript's bytes as far as they were needed, in order.
         stale_appends: How often in a row a step's request had to be appended again for want of freshness.
         lookup_tries: Lookups of an attempt that did not decide it.
+        known_since: step -> when this process appended its first request, in seconds of ``Clock.elapsed``; a step that
+            is not here was requested before the tenure's claim.
+        certain_from: When an attempt of unknown outcome could certainly act no more, in seconds of ``Clock.elapsed``.
+        troubles: step -> what its last attempt of unknown outcome said.
+        absent_upto: step -> attempts up to this one are known not to have happened.
+        hung: Attempts that somebody has reported, while they were still being performed past their time.
         ended_effects: Effects whose outcome has been heard, and is perhaps not durable yet.
     """
 
@@ -38,6 +44,11 @@ class Run:
     messages: list[Message] = field(default_factory=list)
     stale_appends: Counter[int] = field(default_factory=Counter)
     lookup_tries: dict[EffectKey, int] = field(default_factory=dict)
+    known_since: dict[int, float] = field(default_factory=dict)
+    certain_from: dict[EffectKey, float] = field(default_factory=dict)
+    troubles: dict[int, str] = field(default_factory=dict)
+    absent_upto: dict[int, int] = field(default_factory=dict)
+    hung: set[EffectKey] = field(default_factory=set)
     ended_effects: set[EffectKey] = field(default_factory=set)
     mailbox: Mailbox = field(default_factory=Mailbox)
 

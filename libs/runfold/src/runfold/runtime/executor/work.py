@@ -1,13 +1,28 @@
-"""The effects themselves: ask the model, execute a tool, look a call up. Each seals its payloads before it answers."""
+"""The effects themselves: ask the model, execute a tool, look a call up, close it.
+
+Each seals its payloads before it answers.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from runfold.core.events import AskedCall, ToolCallRequested
+from runfold.core.events import AskedCall, Outcome, ToolCallRequested
+from runfold.core.payload import canonical_json
 from runfold.core.state import Call, State
-from runfold.ports.agents import Invocation, Message, ModelAnswer, NotStarted, NotThere, Returned, RunningAgent, Unknown
+from runfold.core.text import clip
+from runfold.ports.agents import (
+    Begun,
+    Invocation,
+    Message,
+    ModelAnswer,
+    NotStarted,
+    NotThere,
+    Returned,
+    RunningAgent,
+    Unknown,
+)
 from runfold.runtime.executor.effects import Answered, EffectOutcome, Sealed
 from runfold.runtime.executor.tenure import Tenure
 from runfold.runtime.payloads import Payloads
@@ -49,6 +64,8 @@ async def invocation(
         arguments=arguments,
         values=values,
         timeout_s=timeout_s,
+        recovery=call.recovery,
+        dedupe=call.dedupe,
     )
 
 
@@ -77,11 +94,21 @@ async def execute(
     return await seal_returned(world.payloads, outcome) if isinstance(outcome, Returned) else outcome
 
 
-async def look_up(agent: RunningAgent, tenure: Tenure, prepared: Invocation) -> Sealed | NotThere | Unknown:
-    """Ask the author's lookup."""
+Answer = Sealed | NotThere | Begun | Unknown
+
+
+async def look_up(agent: RunningAgent, tenure: Tenure, prepared: Invocation) -> Answer:
+    """Ask the author's lookup, or the effects table."""
     began = tenure.world.clock.elapsed()
     outcome = await agent.look_up(prepared)
     tenure.world.metrics.step_performed("lookup", tenure.world.clock.elapsed() - began)
+    return await seal_returned(tenure.world.payloads, outcome) if isinstance(outcome, Returned) else outcome
+
+
+async def close(agent: RunningAgent, tenure: Tenure, prepared: Invocation, error: str) -> Answer:
+    """Let the effects table refuse the call from now on, and give what stands there: this error, or an outcome."""
+    returned = Returned(Outcome.FAILED, canonical_json(clip(error)))
+    outcome = await agent.close(prepared, returned)
     return await seal_returned(tenure.world.payloads, outcome) if isinstance(outcome, Returned) else outcome
 
 
