@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import selectors
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -225,6 +226,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._selector_ = _Selector(self.is_real, self.patience)
         super().__init__(self._selector_)
         self._created = 0
+        self._ident = threading.get_ident()
         self.set_task_factory(self._make_task)
 
     def time(self) -> float:
@@ -247,7 +249,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         """Schedule a callback of whoever's context it is."""
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context  # an empty one is false
         process = context.get(_CURRENT)
         if process is None:
             return super().call_soon(callback, *args, context=context)
@@ -263,13 +265,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.TimerHandle:
         """Schedule a callback of whoever's context it is for a time."""
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context  # an empty one is false
         process = context.get(_CURRENT)
         if process is None:
             return super().call_at(when, callback, *args, context=context)
         call = _Call(callback, args, context)
         call.handle = handle = super().call_at(when, process.enter, call, context=_WORLD)
         return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """Schedule a callback from another thread; from this one, as ``call_soon`` does."""
+        if threading.get_ident() == self._ident:
+            return self.call_soon(callback, *args, context=context)
+        return super().call_soon_threadsafe(callback, *args, context=context)
 
     def _make_task(
         self,
@@ -278,7 +288,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         context: contextvars.Context | None = None,
     ) -> asyncio.Task[Any]:
         self._created += 1
-        context = context or contextvars.copy_context()
+        context = contextvars.copy_context() if context is None else context  # an empty one is false
         task: _Task[Any] = _Task(self._created, coroutine, self, context)
         process = context.get(_CURRENT)
         if process is not None:
