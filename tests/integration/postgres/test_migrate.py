@@ -77,7 +77,7 @@ async def test_missing_tables_are_said_to_need_setup(
         await open_store(postgres_dsn, postgres_schema)
     await migrate(postgres_dsn, postgres_schema)
     _change(database, postgres_schema, "delete from {}.migrations")
-    with pytest.raises(StoreMisconfigured, match="lacks 0001_tables: run `runfold setup`"):
+    with pytest.raises(StoreMisconfigured, match=f"lacks {', '.join(KNOWN)}: run `runfold setup`"):
         await open_store(postgres_dsn, postgres_schema)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -62,13 +63,28 @@ def test_absent_is_believed_only_when_overdue() -> None:
     assert verdict.outcome == "absent"
 
 
+def test_absent_is_believed_only_when_its_lookup_has_settled() -> None:
+    """Asked again meanwhile, never more than 16 seconds apart: what happened may show at any moment."""
+    unsettled = [
+        judge(replace(due(tries=2), settles_in_s=left), NotThere(), "host:1", 1.0) for left in (0.1, 9.0, 90.0)
+    ]
+    assert [(one.delay_s, one.tries) for one in unsettled if isinstance(one, Later)] == [(1.0, 2), (9.0, 2), (16.0, 2)]
+    found = judge(replace(due(), settles_in_s=90.0), Returned(Outcome.SUCCESS, b"1"), "host:1", 1.0)
+    assert not isinstance(found, Later)
+
+
+def test_the_author_says_how_many_lookups_may_fail() -> None:
+    assert isinstance(judge(due(tries=0), Unknown("who knows"), "host:1", 1.0, 2), Later)
+    assert not isinstance(judge(due(tries=1), Unknown("who knows"), "host:1", 1.0, 2), Later)
+
+
 def test_five_undecided_lookups_make_it_indeterminate_when_it_is_overdue() -> None:
     """1, 2, 4, 8 seconds apart; not overdue: asked on, 16 seconds apart."""
     said = [judge(due(tries=tries), Unknown("who knows"), "host:1", 1.0) for tries in range(5)]
     assert [(one.delay_s, one.tries) for one in said if isinstance(one, Later)] == [(1, 1), (2, 2), (4, 3), (8, 4)]
     last = said[-1]
     assert not isinstance(last, Later)
-    assert (last.outcome, last.error) == ("indeterminate", "who knows")
+    assert (last.outcome, last.error) == ("indeterminate", "5 lookups did not decide it; the last: who knows")
     on = judge(due(overdue=False, tries=4), Unknown("who knows"), "host:1", 1.0)
     assert on == Later(16.0, 5, "who knows")
 

@@ -111,7 +111,10 @@ async def test_a_lookup_that_keeps_failing_ends_with_a_person(world: World, look
             assert await world.postponed() == ("run-1", delay, tries)
             world.clock.seconds += delay + 0.25
         verdict = await world.verdict()
-        assert (verdict.outcome, verdict.error) == ("indeterminate", "ValueError: the ticket system is down")
+        assert (verdict.outcome, verdict.error) == (
+            "indeterminate",
+            "5 lookups did not decide it; the last: ValueError: the ticket system is down",
+        )
     assert len(lookups.asked) == 5
 
 

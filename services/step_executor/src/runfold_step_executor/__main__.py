@@ -31,7 +31,9 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
         await wiring.start_log(log, kit, stack)
         await wiring.start_publisher(publisher, topics.control, kit, stack)
         stack.push_async_callback(inputs.close)
-        agents = await stack.enter_async_context(app.running("executor", revision=settings.revision))
+        effects = await wiring.open_effects(settings, app.effects_dsn, kit, stack) if app.needs_effects else None
+        running = app.running("executor", revision=settings.revision, effects=effects)
+        agents = await stack.enter_async_context(running)
         executor = Executor(
             log=log,
             inputs=inputs,

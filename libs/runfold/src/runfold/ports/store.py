@@ -174,7 +174,10 @@ class WaitRow:
 
 @dataclass(frozen=True, slots=True)
 class OpenCallRow:
-    """One tool call that was requested and has not returned; the row also has ``inserted_at``, by Postgres' clock."""
+    """One tool call that was requested and has not returned; the row also has ``inserted_at``, by Postgres' clock.
+
+    ``settle_ms``: how long after the call's end its lookup may still miss it.
+    """
 
     run_id: str
     step: int
@@ -187,6 +190,7 @@ class OpenCallRow:
     epoch: int
     recovery: Recovery
     timeout_ms: int
+    settle_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -291,12 +295,14 @@ class DueCall:
         overdue: ``timeout_ms`` + grace have passed since the row's insertion, by Postgres' clock: only then is
             "absent" believed.
         tries: Lookups of this attempt that failed or were undecided so far.
+        settles_in_s: Seconds until "absent" may be believed of it, ``settle_ms`` included; 0: now.
     """
 
     call: OpenCallRow
     owner_gone: bool
     overdue: bool
     tries: int
+    settles_in_s: float = 0.0
 
 
 class ReconcilerStore(Protocol):

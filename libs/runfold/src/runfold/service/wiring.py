@@ -9,9 +9,13 @@ from contextlib import AsyncExitStack
 from runfold.adapters.kafka.errors import KafkaUnavailable
 from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.kafka.publisher import KafkaPublisher
-from runfold.adapters.postgres import PostgresStore
+from runfold.adapters.postgres import PostgresStore, StoreMisconfigured
+from runfold.adapters.postgres.effects import PostgresEffects
+from runfold.adapters.postgres.effects import open_effects as open_effects_table
 from runfold.ports.blobs import Blobs, BlobsUnavailable
+from runfold.ports.effects import EffectsUnavailable
 from runfold.ports.store import StoreUnavailable
+from runfold.service.errors import InstallationError
 from runfold.service.main import Kit
 from runfold.service.reach import blobs_of, probe_blobs, reach_kafka, reach_postgres
 from runfold.service.settings import ServiceSettings
@@ -44,6 +48,35 @@ async def open_postgres(settings: ServiceSettings, kit: Kit, stack: AsyncExitSta
     )
     stack.push_async_callback(store.close)
     return store
+
+
+async def open_effects(
+    settings: ServiceSettings, dsn: str | None, kit: Kit, stack: AsyncExitStack
+) -> PostgresEffects:
+    """Wait until the database of the effects table answers, and open the table.
+
+    Args:
+        settings: Schema, and Runfold's own database.
+        dsn: The app's own database, where the table is made if it is missing; None: Runfold's, where setup has made it.
+        kit: The service.
+        stack: Closes it.
+
+    Raises:
+        InstallationError: The address cannot be used, or the table cannot be made.
+    """
+    address, schema = dsn or settings.postgres_dsn.get_secret_value(), settings.postgres_schema
+    variable = "RUNFOLD_POSTGRES_DSN" if dsn is None else "App(effects_dsn=...)"
+    try:
+        table = await kit.reach(
+            "effects",
+            lambda: open_effects_table(address, schema, make=dsn is not None),
+            EffectsUnavailable,
+            variable=variable,
+        )
+    except StoreMisconfigured as error:
+        raise InstallationError(f"{variable}: {error}") from error
+    stack.push_async_callback(table.close_pools)
+    return table
 
 
 async def open_blobs(settings: ServiceSettings, kit: Kit, stack: AsyncExitStack) -> Blobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -100,7 +101,8 @@ class MemoryEffects:
             connection.is_ended = True
             free()
 
-        timer = asyncio.get_running_loop().call_later(hold_s, end_session)
+        # The server's timer, whatever becomes of the process that began the transaction.
+        timer = asyncio.get_running_loop().call_later(hold_s, end_session, context=contextvars.Context())
         try:
             yield connection
         finally:

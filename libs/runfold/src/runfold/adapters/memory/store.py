@@ -169,7 +169,8 @@ class MemoryStore:
                 continue
             tries = 0 if lease is None else lease.tries
             database.leases[key] = _Lease(holder, now + lease_s, tries, call.attempt)
-            due.append(DueCall(call, owner_gone, overdue, tries))
+            settled_at = opened.inserted_at + (call.timeout_ms + call.settle_ms) / 1000 + grace_s
+            due.append(DueCall(call, owner_gone, overdue, tries, max(0.0, settled_at - now)))
         return due
 
     async def postpone(self, call: OpenCallRow, holder: str, delay_s: float, tries: int) -> None:

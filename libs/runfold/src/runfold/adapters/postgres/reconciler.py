@@ -17,7 +17,10 @@ class ReconcilerLeases(SnapshotReader):
             rows = await self._database.fetch(
                 connection, "lease_due", holder=holder, limit=limit, grace_s=float(grace_s), lease_s=float(lease_s)
             )
-        return [DueCall(read_call(row), row["owner_gone"], row["overdue"], row["tries"]) for row in rows]
+        return [
+            DueCall(read_call(row), row["owner_gone"], row["overdue"], row["tries"], float(row["settles_in_s"]))
+            for row in rows
+        ]
 
     async def postpone(self, call: OpenCallRow, holder: str, delay_s: float, tries: int) -> None:
         """See ``ports.store.ReconcilerStore``."""

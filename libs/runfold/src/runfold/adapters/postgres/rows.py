@@ -205,14 +205,16 @@ def call_columns(row: OpenCallRow) -> Columns:
         epoch=row.epoch,
         recovery=row.recovery.value,
         timeout_ms=row.timeout_ms,
+        settle_ms=row.settle_ms,
     )
 
 
 def read_call(row: DictRow) -> OpenCallRow:
     """Read the columns of ``open_calls``; others in the row are left alone."""
-    names = ("run_id", "step", "partition", "agent", "tool", "tool_call_id", "attempt", "epoch", "timeout_ms")
+    names = ("run_id", "step", "partition", "agent", "tool", "tool_call_id", "attempt", "epoch")
+    times = ("timeout_ms", "settle_ms")
     return OpenCallRow(
-        **{name: row[name] for name in names},
+        **{name: row[name] for name in (*names, *times)},
         arguments=_needed(row, "arguments"),
         recovery=Recovery(row["recovery"]),
     )

@@ -157,4 +157,5 @@ def _call_row(state: State, call: Call, partition: int) -> OpenCallRow:
         epoch=call.epoch,
         recovery=call.recovery,
         timeout_ms=call.timeout_ms,
+        settle_ms=call.settle_ms or 0,
     )

@@ -9,10 +9,12 @@ import structlog
 from runfold.codec.snapshots import CorruptSnapshot, decode_snapshot
 from runfold.core.errors import UnknownRecord
 from runfold.core.payload import Inline, Payload
+from runfold.core.policy import LOOKUP_TRIES
 from runfold.core.state import State
-from runfold.ports.agents import Agents, Invocation, NotThere, Returned, RunningAgent, Unknown
+from runfold.ports.agents import Agents, Invocation, RunningAgent, Unknown
 from runfold.ports.blobs import BlobMissing, Blobs, BlobsUnavailable
 from runfold.ports.store import OpenCallRow, ReconcilerStore, StoredRun, StoreUnavailable
+from runfold.runtime.reconciler.judging import Answer
 
 _log = structlog.get_logger(__name__)
 
@@ -25,7 +27,15 @@ class Questions:
         self._blobs = blobs
         self._agents = agents
 
-    async def ask(self, call: OpenCallRow, timeout_s: float) -> Returned | NotThere | Unknown:
+    def terms(self, call: OpenCallRow) -> tuple[float | None, int]:
+        """Give a lookup's own time-out in seconds, if it has one, and how often it may fail: as the running code says."""
+        agent = self._agents.get(call.agent)
+        spec = None if agent is None else agent.tool(call.tool)
+        if spec is None:
+            return None, LOOKUP_TRIES
+        return None if spec.lookup_timeout_ms is None else spec.lookup_timeout_ms / 1000, spec.lookup_tries
+
+    async def ask(self, call: OpenCallRow, timeout_s: float) -> Answer:
         """Ask what became of a call.
 
         Args:
@@ -55,7 +65,7 @@ class Questions:
                 return Unknown(f"the lookup took longer than {timeout_s:g} s", timed_out=True)
             return Unknown(f"{type(error).__name__}: {error}")
 
-    async def _ask(self, agent: RunningAgent, call: OpenCallRow, timeout_s: float) -> Returned | NotThere | Unknown:
+    async def _ask(self, agent: RunningAgent, call: OpenCallRow, timeout_s: float) -> Answer:
         until = asyncio.get_running_loop().time() + timeout_s
         arguments = await self._read(call.arguments)
         values = await self._values(call.run_id)
@@ -70,6 +80,7 @@ class Questions:
             arguments=arguments,
             values=values,
             timeout_s=max(0.0, until - asyncio.get_running_loop().time()),
+            recovery=call.recovery,
         )
         return await agent.look_up(invocation)
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runfold.codec.input_types import VerdictInput
-from runfold.core.policy import LOOKUP_TRIES, lookup_backoff
-from runfold.ports.agents import NotThere, Returned, Unknown
+from runfold.core.policy import LOOKUP_TRIES, MAX_LOOKUP_PAUSE_S, lookup_backoff
+from runfold.ports.agents import Begun, NotThere, Returned, Unknown
 from runfold.ports.store import DueCall
 
 _MAX_ERROR = 2000
+Answer = Returned | NotThere | Begun | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,24 +22,36 @@ class Later:
     why: str
 
 
-def judge(due: DueCall, answer: Returned | NotThere | Unknown, holder: str, scan_s: float) -> VerdictInput | Later:
+def judge(
+    due: DueCall, answer: Answer, holder: str, scan_s: float, tries_allowed: int = LOOKUP_TRIES
+) -> VerdictInput | Later:
     """Judge a LOOKUP call by what its lookup said.
 
     *Found* is believed at once. *Absent* is believed only of an overdue call: its writer may be about to act, and
-    starts nothing after the call's time-out. Undecided five times, and overdue: a person has to find out.
+    starts nothing after the call's time-out; and only when what it did before would show by now (``settle``).
+    Undecided too often, and overdue: a person has to find out.
     """
     match answer:
         case Returned():
             return _verdict(due, holder, found=answer)
         case NotThere():
-            if due.overdue:
-                return _verdict(due, holder)
-            return Later(scan_s, due.tries, "absent, which is believed only after its time-out and grace")
+            return _absent(due, holder, scan_s)
+        case Begun():
+            return Later(scan_s, due.tries, "the effects table keeps it, and its owner asks that")
         case Unknown():
             tries = due.tries + 1
-            if tries >= LOOKUP_TRIES and due.overdue:
-                return _verdict(due, holder, error=answer.error)
+            if tries >= tries_allowed and due.overdue:
+                return _verdict(due, holder, error=f"{tries} lookups did not decide it; the last: {answer.error}")
             return Later(lookup_backoff(due.tries), tries, answer.error)
+
+
+def _absent(due: DueCall, holder: str, scan_s: float) -> VerdictInput | Later:
+    if not due.overdue:
+        return Later(scan_s, due.tries, "absent, which is believed only after its time-out and grace")
+    if due.settles_in_s > 0:
+        pause = max(scan_s, min(due.settles_in_s, MAX_LOOKUP_PAUSE_S))
+        return Later(pause, due.tries, "absent, which is believed only once its lookup has settled")
+    return _verdict(due, holder)
 
 
 def judge_manual(due: DueCall, holder: str, scan_s: float) -> VerdictInput | Later:

@@ -20,6 +20,7 @@ from runfold.runtime.reconciler.judging import Later, judge, judge_manual, unsay
 from runfold.runtime.reconciler.settings import NoMetrics, ReconcilerMetrics, ReconcilerSettings
 
 _log = structlog.get_logger(__name__)
+_READING_S = 5.0
 
 
 class Reconciler:
@@ -123,8 +124,9 @@ class Reconciler:
         if due.call.recovery is Recovery.MANUAL:
             judged = judge_manual(due, settings.holder, settings.scan_s)
         else:
-            answer = await self._questions.ask(due.call, settings.lookup_timeout_s)
-            judged = judge(due, answer, settings.holder, settings.scan_s)
+            own_timeout_s, tries = self._questions.terms(due.call)
+            answer = await self._questions.ask(due.call, await self._time_for(due, own_timeout_s))
+            judged = judge(due, answer, settings.holder, settings.scan_s, tries)
         if isinstance(judged, Later):
             _log.info("reconcile_later", **_named(due.call), tries=judged.tries, delay_s=judged.delay_s, why=judged.why)
             await self._store.postpone(due.call, settings.holder, judged.delay_s, judged.tries)
@@ -133,6 +135,17 @@ class Reconciler:
         _log.info("verdict", **_named(due.call), outcome=verdict.outcome, owner_gone=due.owner_gone)
         await self._store.postpone(due.call, settings.holder, settings.repeat_s, due.tries)
         return verdict.outcome
+
+    async def _time_for(self, due: DueCall, own_timeout_s: float | None) -> float:
+        """Give the time for everything about one lookup, and make sure that the lease outlasts it."""
+        settings = self._settings
+        if own_timeout_s is None:
+            return settings.lookup_timeout_s
+        # Reading arguments and state comes on top of the lookup's own time, which the lookup itself is given.
+        whole_s = own_timeout_s + _READING_S
+        if whole_s + _READING_S > settings.lease_s:
+            await self._store.postpone(due.call, settings.holder, whole_s + settings.lease_s, due.tries)
+        return whole_s
 
     async def _publish(self, due: DueCall, verdict: VerdictInput) -> VerdictInput:
         try:

@@ -13,6 +13,7 @@ from runfold import App
 from runfold.adapters.memory.blobs import MemoryBlobs
 from runfold.adapters.memory.broker import MemoryBroker
 from runfold.adapters.memory.clock import LoopClock, SeededChance
+from runfold.adapters.memory.effects import MemoryEffects, MemoryEffectsDatabase
 from runfold.adapters.memory.inputs import MemoryInputs
 from runfold.adapters.memory.log import MemoryLog
 from runfold.adapters.memory.membership import MemoryMembership
@@ -43,7 +44,7 @@ class DeafTask(Exception):
     """A task that was cancelled and goes on."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Node:
     """One service as a process of the simulation: it can be stopped, paused and killed."""
 
@@ -68,7 +69,7 @@ class Node:
         self.process.resume()
 
 
-@dataclass
+@dataclass(eq=False)
 class MemberNode(Node):
     """A service that shares the partitions of a topic with the others of its group."""
 
@@ -96,7 +97,7 @@ class MemberNode(Node):
             self.membership.expire()
 
 
-@dataclass
+@dataclass(eq=False)
 class ExecutorNode(MemberNode):
     """An executor's process."""
 
@@ -113,8 +114,8 @@ def _nobody(_: Node) -> None:
 class Cluster:
     """In-memory Kafka, Postgres and object store, and the processes on them.
 
-    ``store``, ``publisher``, ``inputs``, ``log`` and ``clock`` make the processes' clients where the plain in-memory
-    ones are not wanted; each is called in its process.
+    ``store``, ``publisher``, ``inputs``, ``log``, ``clock`` and ``effects`` make the processes' clients where the plain
+    in-memory ones are not wanted; each is called in its process.
 
     Attributes:
         seed: The processes' own chance is made of it, and of their numbers.
@@ -135,6 +136,8 @@ class Cluster:
     inputs: Callable[[MemoryBroker], MemoryInputs] = MemoryInputs
     log: Callable[[MemoryBroker], MemoryLog] = MemoryLog
     clock: Callable[[], Clock] = LoopClock
+    effects: Callable[[MemoryEffectsDatabase], MemoryEffects] = MemoryEffects
+    effects_database: MemoryEffectsDatabase = field(default_factory=MemoryEffectsDatabase)
     on_node: Callable[[Node], None] = _nobody
     max_busy_runs: int = 20_000
     seed: int = 0
@@ -182,7 +185,8 @@ class Cluster:
         started: asyncio.Future[tuple[Executor, Agents]] = asyncio.get_running_loop().create_future()
 
         async def run() -> None:
-            async with app.running("executor", revision=revision) as agents:
+            effects = process.call(self.effects, self.effects_database)
+            async with app.running("executor", revision=revision, effects=effects) as agents:
                 executor = Executor(
                     log=log,
                     inputs=process.call(self.inputs, self.broker),
@@ -303,6 +307,12 @@ class Cluster:
                 elif isinstance(body, RunEvent) and key == run_id:
                     events.append(body)
         return events, settled
+
+    def landed_at(self, partition: int, offset: int) -> float:
+        """When a record of the log came to stand there, by the loop's time."""
+        stored = self.broker.slice(TOPICS.log, partition, offset, offset + 1)[0]
+        ago_s = (LoopClock().now_ms() - stored.timestamp_ms) / 1000
+        return asyncio.get_running_loop().time() - ago_s
 
     def events(self, run_id: str) -> list[RunEvent]:
         """The valid events of a run."""

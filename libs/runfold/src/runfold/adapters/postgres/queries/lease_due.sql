@@ -6,7 +6,9 @@ with clock as materialized (
            c.epoch < p.epoch as owner_gone,
            -- A time-out of more than a thousand years is no interval that could be added.
            clock.now > c.inserted_at
-               + make_interval(secs => least(c.timeout_ms, 31536000000000) / 1000.0 + %(grace_s)s) as overdue
+               + make_interval(secs => least(c.timeout_ms, 31536000000000) / 1000.0 + %(grace_s)s) as overdue,
+           greatest(0, least(c.timeout_ms + c.settle_ms, 31536000000000) / 1000.0 + %(grace_s)s
+               - extract(epoch from clock.now - c.inserted_at)) as settles_in_s
     from {schema}.open_calls c
     cross join clock
     join {schema}.partitions p using (partition)
@@ -33,7 +35,7 @@ with clock as materialized (
     returning run_id, step
 )
 select due.run_id, due.step, due.partition, due.agent, due.tool, due.tool_call_id, due.arguments,
-       due.arguments_sha256, due.arguments_size, due.attempt, due.epoch, due.recovery, due.timeout_ms,
-       due.owner_gone, due.overdue, due.tries
+       due.arguments_sha256, due.arguments_size, due.attempt, due.epoch, due.recovery, due.timeout_ms, due.settle_ms,
+       due.owner_gone, due.overdue, due.tries, due.settles_in_s
 from due join leased using (run_id, step)
 order by due.inserted_at
