@@ -23,6 +23,7 @@ from demo.processes import BIN
 Json = Any
 ROOT: Final = Path(__file__).resolve().parents[1]
 _PATIENCE_S: Final = 60.0
+_PROMPT: Final = {"fetch.wait.max.ms": 50}
 # The shortest session that a stock broker allows: a killed executor's partitions move after 6 s instead of 10 s.
 SHORT_SESSION: Final = "session.timeout.ms=6000\nheartbeat.interval.ms=1500\n"
 
@@ -133,21 +134,31 @@ class Installation:
     def records(self, topic: str) -> list[Record]:
         """Give all records of a topic that exist now, partition by partition."""
         name = f"{self.topics}{topic}"
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": name, "enable.auto.commit": False})
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap, "group.id": name, "enable.auto.commit": False, **_PROMPT}
+        )
         found: list[Record] = []
         try:
-            for number in consumer.list_topics(name, timeout=_PATIENCE_S).topics[name].partitions:
-                low, end = consumer.get_watermark_offsets(TopicPartition(name, number), timeout=_PATIENCE_S)
-                consumer.assign([TopicPartition(name, number, low)])
-                while low < end:
-                    message = consumer.poll(_PATIENCE_S)
-                    if message is None or message.error() is not None:
-                        raise DemoError(f"{name} should have {end} records in partition {number}, and cannot be read")
-                    found.append(_record(message))
-                    low = found[-1].offset + 1
+            partitions = consumer.list_topics(name, timeout=_PATIENCE_S).topics[name].partitions
+            bounds = {
+                number: consumer.get_watermark_offsets(TopicPartition(name, number), timeout=_PATIENCE_S)
+                for number in partitions
+            }
+            left = {number: end for number, (low, end) in bounds.items() if low < end}
+            # All at once: a newly assigned partition waits until the fetch that is pending comes back.
+            consumer.assign([TopicPartition(name, number, bounds[number][0]) for number in left])
+            while left:
+                message = consumer.poll(_PATIENCE_S)
+                if message is None or message.error() is not None:
+                    raise DemoError(f"{name} should have records up to {left}, and cannot be read")
+                record = _record(message)
+                if record.offset < bounds[record.partition][1]:
+                    found.append(record)
+                if record.offset + 1 >= bounds[record.partition][1]:
+                    left.pop(record.partition, None)
         finally:
             consumer.close()
-        return found
+        return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def snapshot_of(self, run_id: str) -> int | None:
         """Give the seq that the newest snapshot of a run covers, None if there is none."""

@@ -70,15 +70,21 @@ class Services:
         """Give those that have not ended."""
         return (service for service in self._all if service.child.poll() is None)
 
-    def start(self, command: Command, name: str, extra: Mapping[str, str] | None = None) -> Service:
-        """Start a service by its console command; returns at once."""
+    def start(
+        self,
+        command: Command,
+        name: str,
+        extra: Mapping[str, str] | None = None,
+        module: str | None = None,
+    ) -> Service:
+        """Start a service by its console command, or a variant of it by its module; returns at once."""
         log = self._folder / f"{name}.log"
         port = free_ports(1)[0]
         environment = {**self._environment, "RUNFOLD_METRICS_PORT": str(port), **(extra or {})}
         with log.open("ab") as output:
             # A session of its own: Ctrl-C in the terminal is for the demo, which then ends the service itself.
             child = subprocess.Popen(
-                [str(BIN / command)],
+                [str(BIN / command)] if module is None else [sys.executable, "-m", module],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
