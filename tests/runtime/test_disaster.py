@@ -14,13 +14,21 @@ import structlog
 from structlog.typing import EventDict
 
 from runfold import App, Recovery, ToolContext
+from runfold.adapters.memory.broker import Stored
+from runfold.adapters.memory.clock import LoopClock, SeededChance
+from runfold.adapters.memory.inputs import MemoryInputs
+from runfold.adapters.memory.log import MemoryLog
+from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.adapters.memory.store import MemoryDatabase, MemoryStore
 from runfold.codec import inputs as codec_inputs
+from runfold.codec.snapshots import decode_chunk
 from runfold.core.events import Settlement
 from runfold.core.partitioning import partition_of
 from runfold.core.state import Status
-from runfold.ports.log import LogUnrecoverable
+from runfold.ports.log import AppendFailed, LogUnrecoverable, OnAck
 from runfold.ports.store import Commit, PartitionRow
+from runfold.runtime import rebuilding
+from runfold.runtime.verifying import verify
 from runfold.testing import ScriptedModel
 from tests.runtime.apps import claims, everything, last_settled, model_app, one_tool_app, settled
 from tests.runtime.system import TOPICS, Book, Process, System
@@ -261,13 +269,16 @@ def test_the_folding_of_a_restored_database_ends_where_it_was() -> None:
 
 
 def comparable(system: System) -> dict[str, Any]:
-    """Everything of every run, by its id and table."""
+    """Everything of every run, by its id and table: rows, the newest snapshot, the transcript.
+
+    Where older snapshots lie and how the transcript is cut depends on how many records came together.
+    """
     database = system.database
     found: dict[str, Any] = {f"runs {run_id}": row for run_id, row in database.runs.items()}
-    found |= {f"snapshots {run_id}": dict(rows) for run_id, rows in database.snapshots.items()}
+    found |= {f"snapshots {run_id}": rows[max(rows)] for run_id, rows in database.snapshots.items() if rows}
     found |= {f"waits {wait_id}": replace(row, opened_at=0) for wait_id, row in database.waits.items()}
     for run_id, chunks in database.chunks.items():
-        found[f"chunks {run_id}"] = dict(chunks)
+        found[f"chunks {run_id}"] = [entry for index in sorted(chunks) for entry in decode_chunk(chunks[index])]
     return found
 
 
@@ -384,5 +395,262 @@ def test_a_topic_that_was_deleted_and_made_again_is_refused(topic: str) -> None:
             assert "another" in message
             assert topic in message or topic == TOPICS.log
             assert topic == TOPICS.log or len(everything(system)) == records
+
+    run_virtual(main())
+
+
+# --- verify and rebuild -------------------------------------------------------------------------------------------
+
+
+def world_of(system: System) -> rebuilding.World:
+    """What `runfold rebuild` works on."""
+    return rebuilding.World(
+        log=MemoryLog(system.broker),
+        inputs=MemoryInputs(system.broker),
+        store=MemoryStore(system.database),
+        topics=TOPICS,
+        partitions=system.partitions,
+        publisher=MemoryPublisher(system.broker),
+        clock=LoopClock(),
+        chance=SeededChance(1),
+    )
+
+
+async def rebuild(system: System, *, accept_loss: bool = False) -> rebuilding.Plan:
+    """Run `runfold rebuild` on partition 0."""
+    world = world_of(system)
+    plan = await rebuilding.examine(world, 0, accept_loss=accept_loss)
+    await rebuilding.carry_out(world, plan)
+    return plan
+
+
+async def verified(system: System, run_id: str | None = None) -> list[str]:
+    """Run `runfold verify` on partition 0; gives the differences."""
+    log, store = MemoryLog(system.broker), MemoryStore(system.database)
+    return (await verify(0, log, store, lambda *_: None, run_id)).differences
+
+
+async def folded(system: System) -> None:
+    """Wait until the compactor has folded everything."""
+    await system.until(lambda: applied(system) == system.broker.bounds(TOPICS.log, 0)[1])
+
+
+def test_verify_finds_what_differs_and_rebuild_mends_it() -> None:
+    """Each kind of damage in the tables is named with its run; after a rebuild every table is as before."""
+
+    async def main() -> None:
+        async with System.running(partitions=1, snapshot_every=3) as system:
+            process = await system.start_executor(gated_app())
+            for number in range(3):
+                await system.start(f"r{number}", "a")
+            await wait_out_of_memory(system, process, "r0", "r1", "r2")
+            await system.approve("r0", 2)
+            await system.ended("r0")
+            await folded(system)
+            before = comparable(system)
+            assert await verified(system) == []
+            database = system.database
+            database.runs["r0"] = replace(database.runs["r0"], step=99)
+            del database.runs["r1"]
+            del database.waits["r2:2"]
+            newest = max(database.snapshots["r2"])
+            row = database.snapshots["r2"][newest]
+            database.snapshots["r2"][newest] = replace(row, state=row.state[:-1] + b"!")
+            database.chunks["r0"].clear()
+            found = "\n".join(await verified(system))
+            assert "run r0: its step is 99" in found
+            assert "run r1: is in the log, and not in Postgres" in found
+            assert "run r2: lacks its wait r2:2" in found
+            assert "the snapshot of run 'r2'" in found
+            assert "the snapshot of run 'r0'" in found
+            assert all("r2" in line for line in await verified(system, "r2"))
+            await rebuild(system)
+            await system.until(lambda: applied(system) == 0)
+            await folded(system)
+            assert comparable(system) == before
+            assert await verified(system) == []
+            await system.approve("r1", 2)
+            await system.ended("r1")
+
+    run_virtual(main())
+
+
+def held(system: System, *run_ids: str) -> bool:
+    """Whether all of these wait with an error."""
+    states = [system.state(run_id) for run_id in run_ids]
+    return all(state is not None and state.operational_wait() is not None for state in states)
+
+
+@pytest.mark.parametrize("how", ["truncated", "recreated"])
+def test_accepting_the_loss_of_records_repeats_no_effect(how: str) -> None:
+    """What may have gone on is held; what nobody knows of is neither done again nor lost in silence."""
+    book = Book()
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(gated_app(book))
+            await system.start("ended", "a")
+            await system.approve("ended", 2)
+            await system.waiting("ended", "awaiting_approval")
+            await system.approve("ended", 2)
+            await system.ended("ended")
+            await system.start("waits", "a")
+            await wait_out_of_memory(system, process, "waits")
+            end = system.broker.bounds(TOPICS.log, 0)[1]
+            await system.start("late", "a")
+            await system.waiting("late", "awaiting_approval")
+            await system.approve("late", 2)
+            await system.ended("late")
+            await folded(system)
+            effects = dict(book.effects)
+            assert effects == {"ended:3": 1, "late:3": 1}
+            await process.stop()
+            system.nodes[0].kill()
+            if how == "truncated":
+                system.broker.truncate(TOPICS.log, 0, end)
+            else:
+                system.broker.recreate(TOPICS.log)
+            await system.start("unheard", "a")
+            await system.approve("waits", 2)
+            with pytest.raises(rebuilding.Refused, match="--accept-loss"):
+                await rebuild(system)
+            plan = await rebuild(system, accept_loss=True)
+            assert plan.live == (["waits"] if how == "truncated" else [])
+            system.start_compactor()
+            await system.start_executor(gated_app(book))
+            await folded(system)
+            await asyncio.sleep(30)
+            await folded(system)
+            assert book.effects == effects
+            assert held(system, "waits", "unheard")
+            state = system.state("late")
+            assert state is not None
+            assert state.ended is Status.COMPLETED
+            assert await verified(system) == []
+            # The id is used, whatever else is known of it.
+            offset = await system.start("ended", "a")
+            assert (await settled(system, "ended", offset, TOPICS.requests)).outcome is Settlement.DUPLICATE
+            # A person knows that nothing was done: it begins.
+            await system.request("unheard", codec_inputs.encode_resume("unheard", "dana"))
+            await system.waiting("unheard", "awaiting_approval")
+            await system.until(lambda: all(position_is_settled(system, topic) for topic in TOPICS.inputs))
+
+    run_virtual(main())
+
+
+def position_is_settled(system: System, topic: str) -> bool:
+    """Whether every input of a topic has its record."""
+    return system.database.partitions[0].positions.of(topic).next == system.broker.bounds(topic, 0)[1]
+
+
+def test_a_log_without_its_beginning_is_mended_from_what_postgres_knows() -> None:
+    """Runs that began in what was deleted keep their ids and ends; those behind it are not touched."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await a_few_runs(system, 2)
+            cut = system.broker.bounds(TOPICS.log, 0)[1]
+            process = await system.start_executor(gated_app())
+            await system.start("r9", "a")
+            await wait_out_of_memory(system, process, "r9")
+            await folded(system)
+            await process.stop()
+            system.nodes[0].kill()
+            system.broker.delete_before(TOPICS.log, 0, cut)
+            row = system.database.partitions[0]
+            system.database.partitions[0] = replace(row, replay_from=cut - 2)
+            with pytest.raises(rebuilding.Refused, match="2 of them were deleted"):
+                await rebuild(system)
+            plan = await rebuild(system, accept_loss=True)
+            assert (plan.live, plan.stray) == ([], ["r0", "r1"])
+            system.start_compactor()
+            await system.start_executor(gated_app())
+            await folded(system)
+            assert system.database.runs["r0"].status is Status.COMPLETED
+            await system.approve("r9", 2)
+            await system.until(lambda: system.database.runs["r9"].status is Status.COMPLETED)
+
+    run_virtual(main())
+
+
+def test_an_input_topic_that_was_made_again_is_mended_without_skipping_an_input() -> None:
+    """The offsets that were settled are used up; what stood there already is sent once more, and has one effect."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await a_few_runs(system, 3)
+            system.broker.recreate(TOPICS.requests)
+            await system.start("early", "a")
+            with pytest.raises(rebuilding.Refused, match="deleted and made again"):
+                await rebuild(system)
+            plan = await rebuild(system, accept_loss=True)
+            assert plan.refill == {TOPICS.requests: 3}
+            system.nodes[0].kill()
+            system.start_compactor()
+            await system.start_executor(model_app("done"))
+            await system.start("later", "a")
+            for run_id in ("early", "later"):
+                assert (await system.ended(run_id)).ended is Status.COMPLETED
+
+    run_virtual(main())
+
+
+def test_a_rebuild_that_was_broken_off_holds_up_everybody_until_it_is_done() -> None:
+    """Services refuse the partition and say why; running it again finishes it."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await a_few_runs(system, 2)
+            system.nodes[0].kill()
+            end = system.broker.bounds(TOPICS.log, 0)[1]
+            system.broker.truncate(TOPICS.log, 0, end - 2)
+            world = world_of(system)
+            plan = await rebuilding.examine(world, 0, accept_loss=True)
+            broken = replace(world, publisher=world.publisher, log=Broken(system.broker))
+            with pytest.raises(AppendFailed):
+                await rebuilding.carry_out(broken, plan)
+            assert "is being rebuilt" in await refused(system, model_app("done"))
+            await rebuild(system, accept_loss=True)
+            system.start_compactor()
+            await system.start_executor(model_app("done"))
+            await system.start("r9", "a")
+            await system.ended("r9")
+
+    run_virtual(main())
+
+
+class Broken(MemoryLog):
+    """A log in which the first record lands, and nothing after it."""
+
+    landed = 0
+
+    def _land(self, partition: int, record: Stored, on_ack: OnAck) -> None:
+        self.landed += 1
+        if self.landed == 1:
+            super()._land(partition, record, on_ack)
+        else:
+            self._acknowledge(partition, on_ack, AppendFailed("broken off"))
+
+
+def test_a_row_older_than_its_runs_settles_no_input_twice() -> None:
+    """Only some tables were restored: what newer snapshots cover has settled its inputs all the same."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            process = await system.start_executor(gated_app())
+            await system.start("r1", "a")
+            await wait_out_of_memory(system, process, "r1")
+            row = copy.deepcopy(system.database.partitions[0])
+            await system.approve("r1", 2)
+            await system.ended("r1")
+            await folded(system)
+            system.nodes[0].kill()
+            await process.stop()
+            system.database.partitions[0] = row
+            end = system.broker.bounds(TOPICS.log, 0)[1]
+            process = await system.start_executor(gated_app())
+            await system.until(lambda: process.executor.ready)
+            await asyncio.sleep(10)
+            assert system.broker.bounds(TOPICS.log, 0)[1] == end + 1
 
     run_virtual(main())

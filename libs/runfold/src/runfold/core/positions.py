@@ -53,6 +53,11 @@ class Positions:
         """Give the position of one topic, made at 0 if it is new."""
         return self._by_topic.setdefault(topic, Position())
 
+    def next_of(self, topic: str) -> int:
+        """Give the lowest offset of a topic that is not settled; changes nothing."""
+        position = self._by_topic.get(topic)
+        return 0 if position is None else position.next
+
     def settle(self, topic: str, offset: int) -> bool:
         """Take note of a settled input; False if it was settled before."""
         return self.of(topic).settle(offset)

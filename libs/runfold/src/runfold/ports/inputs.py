@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from runfold.ports.log import LogBounds
+
 
 @dataclass(frozen=True, slots=True)
 class InputRecord:
@@ -64,6 +66,10 @@ class Inputs(Protocol):
         Raises:
             ports.log.LogUnrecoverable: The topic ends before it.
         """
+        ...
+
+    async def bounds(self, topic: str, partition: int) -> LogBounds:
+        """What exists of a topic now."""
         ...
 
     async def identities(self) -> Mapping[str, str]:

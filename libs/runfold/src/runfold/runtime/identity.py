@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from runfold.core.fence import HEADER
 from runfold.ports.log import Log, LogBounds, LogIdentity, LogRecord, LogUnrecoverable
-from runfold.ports.store import PartitionRow, Snapshots
+from runfold.ports.store import PartitionRow
 
 REBUILDING: Final = "rebuilding"
 """Stands for the topic's id while ``runfold rebuild`` works on a partition: nobody else may use it."""
@@ -21,11 +21,23 @@ _NAMED_RUNS = 10
 _MANUAL = "docs/disaster.md has the steps"
 
 
-class InputIds(Protocol):
+class InputTopics(Protocol):
     """What is asked of ``ports.inputs.Inputs``."""
 
     async def identities(self) -> Mapping[str, str]:
         """Topic ids by topic."""
+        ...
+
+    async def bounds(self, topic: str, partition: int) -> LogBounds:
+        """What exists of a topic now."""
+        ...
+
+
+class KnownRuns(Protocol):
+    """What is asked of ``ports.store.Snapshots``."""
+
+    async def runs_from(self, partition: int, offset: int, limit: int) -> list[str]:
+        """Ids of runs whose last event known to Postgres stands at ``offset`` or behind."""
         ...
 
 
@@ -75,7 +87,7 @@ def check_log(row: PartitionRow, identity: LogIdentity, bounds: LogBounds) -> No
         raise LogUnrecoverable(_truncated(row, bounds.end))
 
 
-async def inspect(row: PartitionRow, log: Log, store: Snapshots) -> LogBounds:
+async def inspect(row: PartitionRow, log: Log, store: KnownRuns) -> LogBounds:
     """Compare the log with what was recorded of it, the last record that was folded included.
 
     Raises:
@@ -90,13 +102,14 @@ async def inspect(row: PartitionRow, log: Log, store: Snapshots) -> LogBounds:
     return bounds
 
 
-async def check_inputs(row: PartitionRow, inputs: InputIds) -> Mapping[str, str]:
+async def check_inputs(row: PartitionRow, inputs: InputTopics) -> Mapping[str, str]:
     """Compare the input topics with those that the positions are about; gives the topics' ids.
 
     Raises:
-        LogUnrecoverable: One was deleted and made again.
+        LogUnrecoverable: One was deleted and made again, or truncated.
     """
     ids = await inputs.identities()
+    all_bounds = await asyncio.gather(*(inputs.bounds(topic, row.partition) for topic in ids))
     for topic, known in sorted(row.input_ids.items()):
         found = ids.get(topic)
         if found is not None and found != known:
@@ -105,23 +118,34 @@ async def check_inputs(row: PartitionRow, inputs: InputIds) -> Mapping[str, str]
                 f"{known}, this is {found}. It was deleted and made again: nothing of it is skipped or read twice in "
                 f"silence. Restore it{_or_accept(row)}"
             )
+    for topic, bounds in zip(ids, all_bounds, strict=True):
+        settled = row.positions.next_of(topic)
+        if bounds.end < settled:
+            raise LogUnrecoverable(
+                f"input topic {topic} ends at {bounds.end} in partition {row.partition}, but {settled} of its records "
+                f"were settled: it was truncated. Restore it from a backup{_or_accept(row)}"
+            )
     return ids
 
 
-async def _check_tail(row: PartitionRow, log: Log, bounds: LogBounds) -> None:
+async def has_other_tail(row: PartitionRow, log: Log, bounds: LogBounds) -> bool:
+    """Whether another record stands where the last one was applied."""
     if row.tail is None or not bounds.begin <= row.tail[0] < bounds.end:
-        return
+        return False
     offset, digest = row.tail
-    found = (await log.read(row.partition, offset, offset + 1, 1))[0]
-    if digest_of(found) != digest:
+    return digest_of((await log.read(row.partition, offset, offset + 1, 1))[0]) != digest
+
+
+async def _check_tail(row: PartitionRow, log: Log, bounds: LogBounds) -> None:
+    if row.tail is not None and await has_other_tail(row, log, bounds):
         raise LogUnrecoverable(
-            f"log partition {row.partition}: the record at offset {offset} is not the one that was applied: the log "
+            f"log partition {row.partition}: the record at {row.tail[0]} is not the one that was applied: the log "
             f"was truncated below {row.applied} and has grown again to {bounds.end}. Restore the topic from a backup"
             + _or_accept(row)
         )
 
 
-async def _affected(row: PartitionRow, store: Snapshots, identity: LogIdentity, bounds: LogBounds) -> str:
+async def _affected(row: PartitionRow, store: KnownRuns, identity: LogIdentity, bounds: LogBounds) -> str:
     """Name the runs whose last known event is gone."""
     another = (row.cluster_id, row.topic_id) != (identity.cluster_id, identity.topic_id)
     if another or bounds.end >= row.applied:

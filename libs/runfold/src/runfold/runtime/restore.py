@@ -117,6 +117,10 @@ class Replay:
         applied = (self._apply(record, head) for record, head in zip(records, heads, strict=True))
         return [item for item in applied if item is not None]
 
+    def apply_one(self, record: LogRecord) -> Applied | None:
+        """Judge and fold one record; its run must be in memory, or new. As ``apply``, for who loads nothing."""
+        return self._apply(record, self._head(record))
+
     async def read(self, start: int, end: int) -> None:
         """Apply [start, end) of the log."""
         while start < end:

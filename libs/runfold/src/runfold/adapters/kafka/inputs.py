@@ -13,7 +13,7 @@ from runfold.adapters.kafka.messages import header_pairs, number
 from runfold.adapters.kafka.offsets import Offsets
 from runfold.adapters.kafka.streams import OffsetGone, Stream, Streams
 from runfold.ports.inputs import InputRecord
-from runfold.ports.log import LogUnrecoverable
+from runfold.ports.log import LogBounds, LogUnrecoverable
 from runfold.ports.topics import Topics
 
 
@@ -63,6 +63,10 @@ class KafkaInputs:
             finally:
                 self._fetches.shut(stream)
         return records[0] if records[0].offset == offset else None
+
+    async def bounds(self, topic: str, partition: int) -> LogBounds:
+        """Say what exists of a topic now."""
+        return await self._offsets.bounds(topic, partition)
 
     async def identities(self) -> dict[str, str]:
         """Say which topics these are."""

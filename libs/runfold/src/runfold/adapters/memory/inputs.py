@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from runfold.adapters.memory.broker import MemoryBroker, Stored
 from runfold.ports.inputs import InputRecord
-from runfold.ports.log import LogUnrecoverable
+from runfold.ports.log import LogBounds, LogUnrecoverable
 
 
 class MemoryInputs:
@@ -32,6 +32,11 @@ class MemoryInputs:
         if offset < begin:
             return None
         return _record(topic, partition, self._broker.slice(topic, partition, offset, offset + 1)[0])
+
+    async def bounds(self, topic: str, partition: int) -> LogBounds:
+        """Say what exists of a topic now."""
+        await asyncio.sleep(0)
+        return LogBounds(*self._broker.bounds(topic, partition))
 
     async def identities(self) -> dict[str, str]:
         """Say which topics these are."""

@@ -14,6 +14,7 @@ from typing import Any
 from runfold.core.events import Recovery, WaitReason
 from runfold.core.positions import Positions
 from runfold.core.state import OPERATIONAL, Status
+from runfold.ports.audit import Tables
 from runfold.ports.clock import Clock
 from runfold.ports.store import (
     ChunkRow,
@@ -69,7 +70,7 @@ class MemoryDatabase:
 
 
 class MemoryStore:
-    """All four Protocols of ``ports.store`` on one database."""
+    """All four Protocols of ``ports.store``, and ``ports.audit``, on one database."""
 
     def __init__(self, database: MemoryDatabase) -> None:
         self._database = database
@@ -211,6 +212,51 @@ class MemoryStore:
         """See ``ports.store.Queries``."""
         self._reach()
         return {"server": "memory", "schema": "memory", "migrations": []}
+
+    # --- AuditStore ---------------------------------------------------------------------------------------------
+
+    async def tables(self, partition: int) -> Tables:
+        """See ``ports.audit.AuditStore``."""
+        database = self._reach()
+        runs = {run_id: run for run_id, run in database.runs.items() if run.partition == partition}
+        row = database.partitions.get(partition)
+        return Tables(
+            row=None if row is None else _copy(row),
+            runs=runs,
+            snapshots={
+                run_id: {seq: replace(snapshot, state=b"") for seq, snapshot in database.snapshots[run_id].items()}
+                for run_id in runs
+                if database.snapshots.get(run_id)
+            },
+            waits={wait_id: wait for wait_id, wait in database.waits.items() if wait.partition == partition},
+            calls={key: call.row for key, call in database.open_calls.items() if call.row.partition == partition},
+        )
+
+    async def set_row(self, row: PartitionRow) -> PartitionRow:
+        """See ``ports.audit.AuditStore``."""
+        database = self._reach()
+        stored = database.partitions.get(row.partition)
+        if (0 if stored is None else stored.version) != row.version:
+            raise StaleCompactor(f"partition {row.partition} is no longer at version {row.version}: run it again")
+        written = replace(_copy(row), version=row.version + 1)
+        database.partitions[row.partition] = written
+        return _copy(written)
+
+    async def drop(self, row: PartitionRow) -> PartitionRow:
+        """See ``ports.audit.AuditStore``."""
+        written = await self.set_row(row)
+        database = self._database
+        gone = {run_id for run_id, run in database.runs.items() if run.partition == row.partition}
+        for run_id in gone:
+            del database.runs[run_id]
+            database.snapshots.pop(run_id, None)
+            database.chunks.pop(run_id, None)
+        for wait_id in [wait_id for wait_id, wait in database.waits.items() if wait.partition == row.partition]:
+            del database.waits[wait_id]
+        for key in [key for key, call in database.open_calls.items() if call.row.partition == row.partition]:
+            del database.open_calls[key]
+            database.leases.pop(key, None)
+        return written
 
     def _reach(self) -> MemoryDatabase:
         if not self._database.available:

@@ -11,7 +11,7 @@ from runfold.adapters.postgres.database import Connection, Database
 from runfold.adapters.postgres.rows import read_chunk, read_partition, read_snapshot
 from runfold.ports.store import ChunkRow, Mark, PartitionRow, SnapshotRow, StoredRun
 
-_READ_ONLY = "set transaction isolation level repeatable read, read only"
+READ_ONLY = "set transaction isolation level repeatable read, read only"
 
 
 class SnapshotReader:
@@ -25,7 +25,7 @@ class SnapshotReader:
     ) -> tuple[PartitionRow | None, list[StoredRun]]:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(_READ_ONLY)
+            await connection.execute(READ_ONLY)
             rows = await self._database.fetch(connection, "partition_by_number", partition=partition)
             active = await self._database.fetch(connection, "stored_active", partition=partition)
             known = {row["run_id"] for row in active}
@@ -38,7 +38,7 @@ class SnapshotReader:
     async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(_READ_ONLY)
+            await connection.execute(READ_ONLY)
             found = await self._database.fetch(connection, "stored_by_id", run_ids=list(run_ids))
             runs = await self._complete(connection, found)
         return {run.run_id: run for run in runs}
@@ -48,7 +48,7 @@ class SnapshotReader:
     ) -> tuple[Mark | None, dict[str, StoredRun]]:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(_READ_ONLY)
+            await connection.execute(READ_ONLY)
             mark = await self._mark(connection, partition)
             found = await self._database.fetch(connection, "stored_by_id", run_ids=list(run_ids))
             runs = await self._complete(connection, found)
@@ -57,7 +57,7 @@ class SnapshotReader:
     async def covered_marked(self, partition: int, seqs: Mapping[str, int]) -> tuple[Mark | None, set[str]]:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(_READ_ONLY)
+            await connection.execute(READ_ONLY)
             mark = await self._mark(connection, partition)
             rows = await self._database.fetch(connection, "covered", run_ids=list(seqs), seqs=list(seqs.values()))
         return mark, {row["run_id"] for row in rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from runfold.adapters.postgres.audit import Auditor
 from runfold.adapters.postgres.compactor import CompactorWriter
 from runfold.adapters.postgres.database import Database
 from runfold.adapters.postgres.errors import StoreMisconfigured
@@ -10,8 +11,8 @@ from runfold.adapters.postgres.reconciler import ReconcilerLeases
 from runfold.adapters.postgres.statements import load_migrations
 
 
-class PostgresStore(CompactorWriter, ReconcilerLeases, QueryReader):
-    """The four Protocols of ``ports.store``."""
+class PostgresStore(CompactorWriter, ReconcilerLeases, QueryReader, Auditor):
+    """The four Protocols of ``ports.store``, and ``ports.audit``."""
 
     async def check(self) -> None:
         """Prove that the tables are there.

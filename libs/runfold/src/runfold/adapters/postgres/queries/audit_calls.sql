@@ -1,0 +1,3 @@
+select *
+from {schema}.open_calls
+where partition = %(partition)s

@@ -1,0 +1,1 @@
+delete from {schema}.open_calls where partition = %(partition)s

@@ -1,0 +1,1 @@
+delete from {schema}.runs where partition = %(partition)s

@@ -1,0 +1,1 @@
+delete from {schema}.waits where partition = %(partition)s
