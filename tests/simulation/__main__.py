@@ -1,22 +1,23 @@
 """``python -m tests.simulation SEED [END]``: run one seed, or the seeds [SEED, END), and say what each broke.
 
-Each seed is printed before it runs, with the faults that it chooses. ``--faults kill,publish`` puts others in their
-place, to see which of them it takes. The exit code is 1 if anything was violated. A seed that takes a minute of
-real time spins: the program ends and says where.
+One seed is printed before it runs, with the plan that it chooses; ``--trace`` prints its schedule step by step,
+``--shrink`` looks for a smaller plan that still fails, and ``--faults kill,publish`` puts other faults in the place of
+its own. Many seeds run on all cores (``--workers``), with progress; those that fail are listed at the end. The exit
+code is 1 if anything was violated.
 """
 
 from __future__ import annotations
 
 import argparse
-import faulthandler
+import os
 import sys
 import time
 import traceback
 
-from tests.simulation.faults import ALL_FAULTS
+from runfold.testing.simulation.faults import ALL_FAULTS
+from tests.simulation.many import run_many, say
 from tests.simulation.scenario import Plan, run_seed
-
-SPINNING_S = 60.0
+from tests.simulation.shrinking import shrink_seed
 
 
 def main() -> int:
@@ -25,41 +26,51 @@ def main() -> int:
     parser.add_argument("seed", type=int)
     parser.add_argument("end", type=int, nargs="?", help="the seed behind the last one; default: SEED + 1")
     parser.add_argument("--faults", help=f"comma-separated, of: {', '.join(ALL_FAULTS)}")
+    parser.add_argument("--trace", action="store_true", help="print what happened, step by step")
+    parser.add_argument("--shrink", action="store_true", help="look for a smaller plan that fails in the same way")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes for many seeds")
     given = parser.parse_args()
     faults = None if given.faults is None else [fault for fault in given.faults.split(",") if fault]
     if unknown := set(faults or ()) - set(ALL_FAULTS):
         parser.error(f"unknown faults {', '.join(sorted(unknown))}; known are {', '.join(ALL_FAULTS)}")
-    seeds = range(given.seed, given.seed + 1 if given.end is None else given.end)
-    began = time.monotonic()
-    broken = [seed for seed in seeds if not _holds(seed, faults)]
-    _say(f"{len(seeds)} seeds in {time.monotonic() - began:.1f} s, {len(broken)} broken {broken or ''}\n")
-    return 1 if broken else 0
+    if given.end is None or given.end == given.seed + 1:
+        return _one(given.seed, Plan.of(given.seed, faults), traced=given.trace, shrunk=given.shrink)
+    if given.trace or given.shrink or faults is not None:
+        parser.error("--trace, --shrink and --faults are for one seed")
+    return _many(range(given.seed, given.end), given.workers)
 
 
-def _holds(seed: int, faults: list[str] | None) -> bool:
-    plan = Plan.of(seed, faults)
-    _say(f"seed {seed}: {', '.join(plan.faults) or 'no faults'}; {plan.runs} runs of {', '.join(plan.tools)}; ")
+def _one(seed: int, plan: Plan, *, traced: bool, shrunk: bool) -> int:
+    say(f"seed {seed}: {plan}\n")
+    if shrunk:
+        plan = shrink_seed(seed, plan, say)
     began = time.monotonic()
-    faulthandler.dump_traceback_later(SPINNING_S, exit=True)
     try:
-        outcome = run_seed(seed, faults)
+        outcome = run_seed(seed, plan=plan, traced=traced)
     except Exception:  # noqa: BLE001 - whatever it is, it is what this seed found
-        problems = [f"raised {traceback.format_exc()}"]
-    else:
-        problems = outcome.problems()
-        effects, records = len(outcome.ending.downstream.effects), sum(outcome.ending.log_ends)
-        _say(f"{effects} effects, {records} records, digest {outcome.digest[:8]}; ")
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-    _say(f"{time.monotonic() - began:.2f} s: {'ok' if not problems else 'BROKEN'}\n")
+        say(f"    raised {traceback.format_exc()}")
+        return 1
+    if outcome.trace is not None:
+        say("\n".join([*outcome.trace.lines, ""]))
+    problems = outcome.problems()
+    ending = outcome.ending
+    say(
+        f"seed {seed}: {outcome.seconds:.0f} virtual seconds in {time.monotonic() - began:.2f} s, "
+        f"{len(ending.downstream.effects)} effects, {sum(ending.log_ends)} log records, {outcome.injected}, "
+        f"digest {outcome.digest}: {'BROKEN' if problems else 'ok'}\n"
+    )
     for problem in problems:
-        _say(f"    {problem}\n")
-    return not problems
+        say(f"    {problem}\n")
+    return 1 if problems else 0
 
 
-def _say(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+def _many(seeds: range, workers: int) -> int:
+    say(f"seeds {seeds.start} to {seeds.stop - 1} on {workers} processes\n")
+    tally = run_many(seeds, workers, say)
+    say(f"{tally.line()}\n{dict(tally.injected.most_common())}\n")
+    for report in tally.broken:
+        say(f"BROKEN: python -m tests.simulation {report.seed} --trace   # {report.problems[0].splitlines()[0]}\n")
+    return 1 if tally.broken else 0
 
 
 if __name__ == "__main__":

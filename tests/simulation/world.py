@@ -14,10 +14,12 @@ from pydantic_ai.models.function import AgentInfo
 
 from runfold import ABSENT, Absent, Agent, App, Recovery, Result, ToolContext, tool
 from runfold.testing import ScriptedModel
-from tests.simulation.faults import Weather
-from tests.simulation.history import History
+from runfold.testing.simulation.book import Book, now
+from runfold.testing.simulation.weather import Weather
 
+Downstream = Book
 NO_SUCH_TOOL = "nosuch"
+GRACE_S = 5.0
 TOOL_OPTIONS: dict[str, tuple[Recovery, dict[str, bool]]] = {
     "keyed": (Recovery.KEYED, {}),
     "seq": (Recovery.KEYED, {"sequential": True}),
@@ -29,46 +31,13 @@ TOOL_OPTIONS: dict[str, tuple[Recovery, dict[str, bool]]] = {
     "seqlook": (Recovery.LOOKUP, {"sequential": True}),
 }
 """Name -> recovery class, other options: the tools of the app."""
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    """Author's code was called (or had its effect) when the log of the run's partition had ``log_end`` records."""
-
-    run_id: str
-    step: int
-    attempt: int
-    recovery: Recovery
-    log_end: int
-
-    @property
-    def key(self) -> str:
-        """The idempotency key that was handed over."""
-        return f"{self.run_id}:{self.step}"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """The model was asked for completion number ``position`` of a run (from 0)."""
-
-    run_id: str
-    position: int
-    log_end: int
-
-
-@dataclass
-class Downstream:
-    """The world behind the tools: it keeps one ticket a key, and remembers everything for the checkers."""
-
-    tickets: dict[str, dict[str, str]] = field(default_factory=dict)
-    calls: list[Act] = field(default_factory=list)
-    effects: list[Act] = field(default_factory=list)
-    questions: list[Question] = field(default_factory=list)
-
-    def perform(self, act: Act) -> dict[str, str]:
-        """Have the effect; a key that is known gets the ticket that it has."""
-        self.effects.append(act)
-        return self.tickets.setdefault(act.key, {"id": act.key})
+SYNC_TOOLS: dict[str, Recovery] = {
+    "skeyed": Recovery.KEYED,
+    "slook": Recovery.LOOKUP,
+    "smanual": Recovery.MANUAL,
+}
+"""The same of the tools that are plain functions, and so run in a thread."""
+ONCE = (Recovery.MANUAL, Recovery.LOOKUP)
 
 
 @dataclass
@@ -79,19 +48,21 @@ class World:
         timeout: Seconds of every tool.
         is_big: Results and patches are larger than what goes inline.
         scripts: run_id -> what its model says: turns of tool calls, then a text.
+        requested_at: When the request of an attempt landed, by the loop's time; None: unknown.
     """
 
-    history: History
     weather: Weather
     chance: Random
+    requested_at: Callable[[str, int, int], float | None]
     timeout: float = 5.0
     is_big: bool = False
-    downstream: Downstream = field(default_factory=Downstream)
+    book: Book = field(default_factory=Book)
     scripts: dict[str, list[Any]] = field(default_factory=dict)
 
-    def app(self) -> App:
+    def app(self, _revision: str = "rev-1") -> App:
         """An agent with a tool of every class."""
         tools = [self._tool(name, recovery, options) for name, (recovery, options) in TOOL_OPTIONS.items()]
+        tools += [self._sync_tool(name, recovery) for name, recovery in SYNC_TOOLS.items()]
         return App([Agent("a", model=_Model(self), instructions="", tools=tools)])
 
     def _tool(self, name: str, recovery: Recovery, options: dict[str, bool]) -> Callable[..., Any]:
@@ -99,28 +70,78 @@ class World:
             """Have an effect, sometimes, and sometimes say so."""
             return await self._act(ctx, recovery)
 
+        return self._declared(name, recovery, act, options)
+
+    def _sync_tool(self, name: str, recovery: Recovery) -> Callable[..., Any]:
+        def act(ctx: ToolContext[None], n: int = 0) -> Result[dict[str, str]]:
+            """Have an effect in a thread, which may outlive its time-out."""
+            return self._act_at_once(ctx, recovery)
+
+        return self._declared(name, recovery, act, {})
+
+    def _declared(
+        self, name: str, recovery: Recovery, act: Callable[..., Any], options: dict[str, bool]
+    ) -> Callable[..., Any]:
         async def find(ctx: ToolContext[None], n: int = 0) -> dict[str, str] | Absent:
-            """Say what the downstream system knows, if it is there."""
-            if self.chance.random() < self.weather.trouble * 0.5:
-                raise RuntimeError("the lookup is down")
-            return self.downstream.tickets.get(ctx.idempotency_key, ABSENT)
+            """Say what the downstream system knows, if it is there, in its own time."""
+            return await self._find(ctx.idempotency_key)
 
         act.__name__, find.__name__ = name, f"find_{name}"
-        declared = tool(recovery=recovery, timeout=self.timeout, **options)(act)
+        timeout = 2.0 if name in SYNC_TOOLS else self.timeout
+        declared = tool(recovery=recovery, timeout=timeout, **options)(act)
         if recovery is Recovery.LOOKUP:
             declared.lookup(find)
         return declared
 
+    async def _find(self, key: str) -> dict[str, str] | Absent:
+        trouble = self.weather.trouble
+        if self.chance.random() < trouble:
+            await asyncio.sleep(self.chance.choice([0.5, 8, 40]) * self.chance.random())
+        if self.chance.random() < trouble * 0.5:
+            raise RuntimeError("the lookup is down")
+        found: dict[str, str] | Absent = self.book.results.get(key, ABSENT)
+        self.book.tell(f"looked up {key}: {found}")
+        if self.chance.random() < trouble:
+            await asyncio.sleep(self.chance.random())
+        return found
+
     async def _act(self, ctx: ToolContext[None], recovery: Recovery) -> Result[dict[str, str]]:
-        self.downstream.calls.append(self._now(ctx, recovery))
-        await self._misbehave()
-        ticket = self.downstream.perform(self._now(ctx, recovery))
+        self.book.called(ctx, recovery)
+        if recovery in ONCE:
+            with self.book.exposed(self._latest(ctx)):
+                await self._misbehave()
+                ticket = self._perform(ctx, recovery)
+        else:
+            await self._misbehave()
+            ticket = self._perform(ctx, recovery)
         # Behind the effect there are only unknown outcomes: an error, or a time-out.
         fate = self.chance.random()
         if fate < self.weather.trouble * 0.5:
             raise RuntimeError("failed behind the effect")
         if fate < self.weather.trouble:
             await asyncio.sleep(self.chance.choice([1, 7, 30]))
+        return self._result(ctx, ticket)
+
+    def _act_at_once(self, ctx: ToolContext[None], recovery: Recovery) -> Result[dict[str, str]]:
+        self.book.called(ctx, recovery)
+        fate, trouble = self.chance.random(), self.weather.trouble
+        if fate < trouble * 0.4:
+            raise RuntimeError("failed before the effect")
+        ticket = self._perform(ctx, recovery)
+        if fate < trouble:
+            raise RuntimeError("failed behind the effect")
+        return self._result(ctx, ticket)
+
+    def _latest(self, ctx: ToolContext[None]) -> float:
+        """By when an effect has to be sent that nobody could be safe from later: see ``Book.exposed``."""
+        since = self.requested_at(ctx.run_id, ctx.step, ctx.attempt)
+        return (now() if since is None else since) + self.timeout + GRACE_S
+
+    def _perform(self, ctx: ToolContext[None], recovery: Recovery) -> dict[str, str]:
+        ticket: dict[str, str] = self.book.performed(ctx, recovery, {"id": ctx.idempotency_key})
+        return ticket
+
+    def _result(self, ctx: ToolContext[None], ticket: dict[str, str]) -> Result[dict[str, str]]:
         patch = None
         if self.chance.random() < 0.5:
             patch = {f"k{ctx.step}": ctx.step, "sum": "x" * (3000 if self.is_big else 3)}
@@ -141,9 +162,6 @@ class World:
         else:
             await asyncio.sleep(self.chance.random())
 
-    def _now(self, ctx: ToolContext[None], recovery: Recovery) -> Act:
-        return Act(ctx.run_id, ctx.step, ctx.attempt, recovery, self.history.log_end(ctx.run_id))
-
 
 class _Model(ScriptedModel):
     """Says what the script of the run says; is slow at times, and fails. The run's id is its first message."""
@@ -158,7 +176,7 @@ class _Model(ScriptedModel):
         assert isinstance(prompt, UserPromptPart)
         run_id = str(prompt.content)
         position = sum(isinstance(message, ModelResponse) for message in messages)
-        world.downstream.questions.append(Question(run_id, position, world.history.log_end(run_id)))
+        world.book.asked(run_id, position)
         if world.chance.random() < 0.4:
             await asyncio.sleep(world.chance.random() * 3)
         if world.chance.random() < world.weather.trouble * 0.6:

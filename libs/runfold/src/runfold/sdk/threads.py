@@ -12,6 +12,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 
@@ -48,7 +49,10 @@ class Threads:
         """Wait until no thread of this key runs; what it returned or raised is dropped."""
         while (earlier := self._running.get(key)) is not None:
             waiter = asyncio.wrap_future(earlier)
-            await asyncio.wait([waiter])
+            try:
+                await asyncio.wait([waiter])
+            finally:
+                waiter.cancel()  # when the wait itself was: an error that comes later concerns nobody
             waiter.exception()  # looked at, so that asyncio does not report it as forgotten
             self._forget(key, earlier)
 
@@ -62,7 +66,7 @@ class Threads:
             future.add_done_callback(lambda done: self._forget(key, done))
         context = contextvars.copy_context()
         name = f"runfold {key or 'question'}"
-        threading.Thread(target=_work, args=(future, context, function), name=name, daemon=True).start()
+        start(partial(_work, future, context, function), name)
         loop = asyncio.get_running_loop()
         if isinstance(loop, WatchesThreads):
             loop.thread_started(future)
@@ -77,6 +81,14 @@ class Threads:
         with self._lock:
             if self._running.get(key) is future:
                 del self._running[key]
+
+
+def _start_thread(function: Callable[[], None], name: str) -> None:
+    threading.Thread(target=function, name=name, daemon=True).start()
+
+
+start: Callable[[Callable[[], None], str], None] = _start_thread
+"""Starts a thread; the simulation, whose time is virtual, starts none (``runfold.testing.simulation.threads``)."""
 
 
 def _work(future: Future[Any], context: contextvars.Context, function: Callable[[], Any]) -> None:
