@@ -8,8 +8,9 @@ import pytest
 from demo.installation import Installation
 from demo.world import World
 from devstack import Stack
-from tests.acceptance.installing import Install, crowd_installation
+from tests.acceptance.installing import Install
 from tests.acceptance.playing import Played, playing
+from tests.crowd.installing import set_up
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +26,8 @@ def install(stack: Stack, tmp_path: Path) -> Iterator[Install]:
     made: list[Installation] = []
 
     def make(world: World) -> Installation:
-        installation = crowd_installation(stack, tmp_path / f"installation-{len(made)}", world)
-        made.append(installation)
-        installation.runfold("setup")
-        return installation
+        made.append(set_up(stack, tmp_path / f"installation-{len(made)}", world))
+        return made[-1]
 
     yield make
     for installation in made:

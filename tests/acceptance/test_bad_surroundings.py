@@ -193,7 +193,7 @@ def test_every_wrong_variable_is_named(installed: Installation, command: str) ->
 
 
 @pytest.mark.parametrize("command", ["runfold-step-executor", "runfold-reconciler"])
-@pytest.mark.parametrize("app", ["crowd_app:nothing", "no_such_module:app"])
+@pytest.mark.parametrize("app", ["tests.crowd.app:nothing", "no_such_module:app"])
 def test_an_app_that_is_not_there_is_named(installed: Installation, command: str, app: str) -> None:
     """Code 2, and the app's name."""
     code, said = _ended(command, {**installed.environment, "RUNFOLD_APP": app})

@@ -11,9 +11,10 @@ from typing import Any, Self
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
-from tests.simulation.history import PartitionHistory
 
 from demo.installation import Installation, Record
+from demo.processes import Services
+from demo.watching import await_state
 from demo.world import World
 from runfold.adapters.memory.store import MemoryDatabase, _OpenCall
 from runfold.adapters.postgres import open_store
@@ -33,6 +34,7 @@ from runfold.core.partitioning import partition_of
 from runfold.core.payload import Inline
 from runfold.core.state import State
 from runfold.ports.store import OpenCallRow, StoredRun
+from runfold.testing.simulation.history import PartitionHistory
 
 INPUT_TOPICS = ("requests", "approvals", "control")
 _ALL = 1_000_000
@@ -166,6 +168,21 @@ class Aftermath:
             for logged in run:
                 if isinstance(logged.event, ToolCallRequested):
                     yield logged, logged.event
+
+
+def is_settled(installation: Installation) -> bool:
+    """Whether every input has left a record in the log; a late duplicate comes after the runs' end."""
+    log = Log.read(installation, int(installation.environment["RUNFOLD_PARTITIONS"]))
+    return log.settled.keys() >= set(inputs_of(installation))
+
+
+def await_settled(installation: Installation, services: Services, timeout_s: float = 60.0) -> None:
+    """Wait until every input has left a record in the log.
+
+    Raises:
+        DemoError: It does not in time, or a service ended.
+    """
+    await_state(services, "a record in the log for every input", lambda: is_settled(installation) or None, timeout_s)
 
 
 def inputs_of(installation: Installation) -> list[tuple[str, int, int]]:

@@ -19,11 +19,11 @@ from runfold.core.events import ModelCallRequested, ModelResponded, Outcome, Too
 from runfold.core.partitioning import partition_of
 from runfold.core.payload import Inline
 from runfold.core.state import Status
+from runfold.testing.simulation import checkers as simulation
+from runfold.testing.simulation.book import Book
 from tests.crowd.aftermath import Aftermath, Logged
 from tests.crowd.names import COLLECTIONS, KEYLESS, REPEATABLE
 from tests.crowd.script import output_of
-from tests.simulation import checkers as simulation
-from tests.simulation.world import Downstream
 
 _WAKES_MS: Final = 3000
 
@@ -217,7 +217,7 @@ def _ending(aftermath: Aftermath) -> simulation.Ending:
         home={run_id: partition_of(run_id, len(partitions)) for run_id in aftermath.started},
         database=aftermath.database,
         stored=aftermath.stored,
-        downstream=Downstream(),
+        downstream=Book(),
         in_memory={},
         unstopped=[],
         unhandled=[],

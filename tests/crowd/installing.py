@@ -13,6 +13,7 @@ from demo.world import World
 from devstack import Stack
 from tests.crowd.names import SESSION_S
 
+APP: Final = "tests.crowd.app:app"
 _PATIENCE_S: Final = 30.0
 
 
@@ -26,7 +27,6 @@ def set_up(
     folder: Path,
     world: World,
     *,
-    app: str = "tests.crowd.app:app",
     partitions: int = 4,
     session_s: float = SESSION_S,
 ) -> Installation:
@@ -34,7 +34,7 @@ def set_up(
     installation = Installation.at(
         stack.environment(),
         folder,
-        app=app,
+        app=APP,
         partitions=partitions,
         kafka=kafka_settings(session_s),
         extra={URL_VARIABLE: world.url},
