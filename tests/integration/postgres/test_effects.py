@@ -71,7 +71,7 @@ async def test_a_commit_without_an_answer_is_unknown(
 
 
 async def test_a_tool_that_ends_the_transaction_leaves_a_key_of_which_nobody_knows(table: PostgresEffects) -> None:
-    """It is refused by psycopg that a tool calls ``commit()``; who commits by SQL has parted the effect from its key."""
+    """psycopg refuses ``commit()``; who commits by SQL has parted the effect from its key."""  # noqa: D403
 
     async def by_method(connection: psycopg.AsyncConnection[Any]) -> Returned:
         await connection.commit()

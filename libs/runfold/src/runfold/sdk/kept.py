@@ -18,10 +18,6 @@ _NO_TABLE = (
 )
 
 
-class NotPermitted(Exception):
-    """``may_start`` said no inside the transaction: it is rolled back."""
-
-
 class Kept:
     """Asks the effects table; without one, every answer is that nobody knows."""
 
@@ -33,22 +29,20 @@ class Kept:
     ) -> Returned | Unknown | NotStarted:
         """Execute a TRANSACTIONAL call; what the tool raises is raised, and has had no effect.
 
+        ``may_start`` is asked before the transaction, not in it: the wait for a connection or for another holder of the
+        key may take long, and needs no fresh acknowledgement behind it. Who has lost the partition meanwhile can commit
+        only what nobody else has committed or closed, and the new owner finds it.
+
         Args:
-            call: The call; ``may_start`` is asked when the key is held, right before the tool.
+            call: The call.
             tool: Calls the tool with the connection.
         """
         if self._table is None:
             return Unknown(_NO_TABLE)
-
-        async def work(connection: object) -> Returned:
-            if not call.may_start():
-                raise NotPermitted
-            return await tool(connection)
-
-        try:
-            done = await self._table.perform(_effect(call), call.timeout_s, call.timeout_s + call.grace_s, work)
-        except NotPermitted:
+        if not call.may_start():
             return NotStarted()
+        try:
+            done = await self._table.perform(_effect(call), call.timeout_s, call.timeout_s + call.grace_s, tool)
         except KeyHeld as error:
             return Unknown(str(error), timed_out=True)
         except EffectsUnavailable as error:
