@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runfold.client import views
 from runfold.client.dead import view
@@ -22,7 +22,9 @@ from runfold.ports.log import Log
 from runfold.ports.publisher import Publisher
 from runfold.ports.store import Queries, StoreUnavailable
 from runfold.ports.topics import Topics
-from runfold.service.settings import ClientSettings
+
+if TYPE_CHECKING:
+    from runfold.service.settings import ClientSettings  # at run time only where somebody connects
 
 Json = Any
 JsonList = list[Json]
