@@ -17,7 +17,10 @@ from tests.runtime.virtual import run_virtual
 
 @pytest.mark.parametrize("recovery", [Recovery.RERUN, Recovery.KEYED, Recovery.LOOKUP, Recovery.MANUAL])
 def test_a_tool_outlasts_sessions_and_leases(recovery: Recovery) -> None:
-    """Two and a half minutes in one call (session 10 s, lease and poll interval 60 s): called once, one ``tool_returned``; nobody takes its owner for dead."""
+    """Called once, one ``tool_returned``, and nobody takes its owner for dead.
+
+    Two and a half minutes in one call: a session is 10 s, a lease and the poll interval are 60 s.
+    """
     book = Book()
 
     async def act(ctx: ToolContext[None]) -> str:

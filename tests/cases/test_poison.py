@@ -46,7 +46,7 @@ async def work(ctx: ToolContext[None]) -> str:
     return ctx.idempotency_key
 
 
-def _good() -> Agent[Any]:
+def _good() -> Agent:
     return Agent("good", model=ScriptedModel([("work", {}), ("work", {}), "fine"]), instructions="", tools=[work])
 
 
@@ -124,7 +124,7 @@ class _NewerLog(FaultyLog):
     def _land(self, partition: int, record: Stored, on_ack: OnAck) -> None:
         if (record.key or b"").startswith(b"poison") and isinstance(decode(record.value or b""), ModelResponded):
             record = replace(record, value=UNKNOWN_SCHEMA)
-            MemoryLog._land(self, partition, record, on_ack)  # noqa: SLF001 - past the faults, which read the body
+            MemoryLog._land(self, partition, record, on_ack)  # past the faults, which read the body
             return
         super()._land(partition, record, on_ack)
 

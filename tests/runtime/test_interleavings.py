@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
+
+import pytest
 
 from runfold import Agent, App, Recovery, ToolContext
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import (
     CancelRequested,
     Interrupted,
+    ModelCallRequested,
     ModelResponded,
     ToolReturned,
     Why,
@@ -48,9 +52,11 @@ def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
             await system.start("r0", "a")
             await system.ended("r0")
             zombie_log.release()
-            await asyncio.sleep(0.01)
+            zombie.kill()  # it is not assigned any more and would not work; nobody but p1 is left
+            assert claims(system) == 2
             await system.start("r1", "a")
             state = await system.ended("r1")
+            assert claims(system) == 3
             assert state.ended is Status.COMPLETED
             assert book.effects == {"r0:2": 1, "r1:2": 1}
 
@@ -83,9 +89,10 @@ def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
             p1.kill()
             system.broker.delete_before(TOPICS.requests, 0, 1)
             log.release()
+            # At once: the look behind the own records, every five seconds, would notice it as well.
+            await system.until(lambda: claims(system) == 3, 3.0)
             assert (await system.ended("r1")).ended is Status.COMPLETED
             assert requests(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
-            assert claims(system) == 3
 
     run_virtual(main())
 
@@ -124,7 +131,8 @@ def test_3_a_zombie_with_a_fresh_acknowledgement_and_a_quick_person_make_one_eff
     run_virtual(main())
 
 
-def test_7_requests_that_were_never_performed_do_not_count_as_crashes() -> None:
+@pytest.mark.parametrize("recovery", [Recovery.MANUAL, Recovery.KEYED])
+def test_7_requests_that_were_never_performed_do_not_count_as_crashes(recovery: Recovery) -> None:
     """Five re-claims of one process between request and acknowledgement: attempt + 1 each, and no error."""
     calls: list[int] = []
 
@@ -134,7 +142,7 @@ def test_7_requests_that_were_never_performed_do_not_count_as_crashes() -> None:
 
     async def main() -> None:
         async with System.running(partitions=1) as system:
-            app = one_tool_app(Recovery.MANUAL, act)
+            app = one_tool_app(recovery, act)
             log = FaultyLog(system.broker)
             await system.start_executor(app, "p0", log)
             await system.start("r1", "a")
@@ -167,6 +175,8 @@ def test_8_a_starved_owner_gives_its_epoch_up_after_a_bounded_number_of_stale_re
             await system.start("r1", "a")
             await system.until(lambda: claims(system) > 1, 3000)
             assert not calls
+            asked = [event.at for event in system.events("r1") if isinstance(event, ModelCallRequested)]
+            assert [(later - earlier) // 100 / 10 for earlier, later in pairwise(asked)] == [6.2, 6.4, 6.8, 7.6, 9.2]
             log.ack_delay = 0.0
             assert (await system.ended("r1")).ended is Status.COMPLETED
             assert len(calls) == 1

@@ -106,6 +106,25 @@ def test_a_gate_and_a_call_in_doubt_are_waited_for() -> None:
     assert run.call("b").phase is Phase.RETURNED
 
 
+@pytest.mark.parametrize("returned", ["a", "b"])
+def test_the_call_that_returned_is_told_from_what_is_still_waited_for(returned: str) -> None:
+    """Two calls in doubt beside a gate: the wait of the one that has returned is closed, whichever was opened first."""
+    run = Run()
+    run.turn("gated", "a", "b")
+    gate = run.do(run.next.gate("gated"))
+    doubts = {}
+    for name in ("a", "b"):
+        run.do(run.next.request(name))
+        doubts[name] = run.do(run.next.doubt(name))
+    assert decide(run.state) == NOTHING
+    run.do(run.next.result(returned))
+    assert decide(run.state) == CloseWait(run.state.waits[doubts[returned].wait_id])
+    run.do(run.next.resume(doubts[returned].wait_id))
+    assert decide(run.state) == NOTHING
+    other = "b" if returned == "a" else "a"
+    assert set(run.state.waits) == {gate.wait_id, doubts[other].wait_id}
+
+
 def test_a_wait_is_closed_even_when_its_turn_has() -> None:
     """The outcome of the last call in doubt closes the turn; its wait must not hold up the next model call."""
     run = Run()
