@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from runfold.adapters.kafka.admin import setup_topics
 from runfold.adapters.kafka.config import KafkaConfig, MemberSettings
 from runfold.adapters.kafka.dead import KafkaDeadLetters
+from runfold.adapters.kafka.drains import KafkaDrains
 from runfold.adapters.kafka.inputs import KafkaInputs
 from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.kafka.membership import KafkaMembership
@@ -24,7 +25,9 @@ from runfold.adapters.memory import (
     MemoryMembership,
     MemoryPublisher,
 )
+from runfold.adapters.memory.drains import MemoryDrains
 from runfold.ports.dead import DeadLetters
+from runfold.ports.drains import Drains
 from runfold.ports.inputs import Inputs
 from runfold.ports.log import AppendFailed, Log
 from runfold.ports.membership import Membership
@@ -59,6 +62,10 @@ class World(Protocol):
         """Make a member of the one group of this world, which shares `requests`."""
         ...
 
+    def drains(self) -> Drains:
+        """Make a client of the drain marks."""
+        ...
+
     async def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Retention."""
         ...
@@ -73,6 +80,7 @@ class MemoryWorld:
 
     def __init__(self) -> None:
         self._broker = MemoryBroker(PARTITIONS, "memory.")
+        self._drains = MemoryDrains()
         self.topics = self._broker.topics
 
     async def log(self) -> Log:
@@ -94,6 +102,10 @@ class MemoryWorld:
     def member(self) -> Membership:
         """Make a member of the one group."""
         return MemoryMembership(self._broker, "executors", self.topics.requests)
+
+    def drains(self) -> Drains:
+        """Give the one board of marks."""
+        return self._drains
 
     async def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Retention."""
@@ -143,6 +155,11 @@ class KafkaWorld:
         """Make a member of the one group."""
         short = MemberSettings(session_s=6.0, heartbeat_s=0.5)
         return KafkaMembership(self.config, f"{self.topics.prefix}executors", self.topics.requests, short)
+
+    def drains(self) -> Drains:
+        """Make a client of the drain marks."""
+        # The first question about any group makes the brokers' topic for all of them, which takes seconds.
+        return KafkaDrains(self.config, f"{self.topics.prefix}draining", self.topics.requests, timeout=20.0)
 
     async def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Retention."""

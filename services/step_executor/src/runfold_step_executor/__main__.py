@@ -4,6 +4,7 @@ import sys
 from contextlib import AsyncExitStack
 
 from runfold.adapters.kafka.config import MemberSettings
+from runfold.adapters.kafka.drains import KafkaDrains
 from runfold.adapters.kafka.inputs import KafkaInputs
 from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.kafka.membership import KafkaMembership
@@ -50,6 +51,7 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
                 freshness_s=config.session_s(times) / 2,
                 inline_limit=settings.inline_limit,
             ),
+            drains=KafkaDrains(config, topics.group("draining"), topics.requests),
             metrics=ExecutorCounters(kit.metrics),
         )
         kit.health.check("partitions", lambda: None if executor.ready else "not taken over yet")

@@ -10,12 +10,14 @@ import structlog
 from runfold.ports.agents import Agents
 from runfold.ports.blobs import Blobs
 from runfold.ports.clock import Chance, Clock
+from runfold.ports.drains import Drains
 from runfold.ports.inputs import Inputs
 from runfold.ports.log import Log
 from runfold.ports.membership import Membership
 from runfold.ports.publisher import Publisher
 from runfold.ports.store import Snapshots
 from runfold.runtime.executor.effects import Effects
+from runfold.runtime.executor.handover import HandOver
 from runfold.runtime.executor.loader import RunLoader
 from runfold.runtime.executor.metrics import ExecutorMetrics, NoMetrics
 from runfold.runtime.executor.partition import PartitionOwner
@@ -31,6 +33,7 @@ class Executor:
 
     Args:
         log, inputs, publisher, store, blobs, agents, clock, chance: The ports.
+        drains: Lets the group move what is slow to drain; None: everything is drained before it is let go.
     """
 
     def __init__(  # noqa: PLR0913 - one per port
@@ -45,6 +48,7 @@ class Executor:
         clock: Clock,
         chance: Chance,
         settings: ExecutorSettings,
+        drains: Drains | None = None,
         metrics: ExecutorMetrics | None = None,
     ) -> None:
         self._log = log
@@ -57,7 +61,9 @@ class Executor:
         self._settings = settings
         self._metrics = metrics or NoMetrics()
         self._payloads = Payloads(blobs, chance, settings.inline_limit)
+        self._drains = drains
         self._world: World | None = None
+        self._hand_over: HandOver | None = None
         self._group: asyncio.TaskGroup | None = None
         self._owners: dict[int, tuple[PartitionOwner, asyncio.Task[None]]] = {}
         self._own_epochs: dict[int, set[int]] = {}
@@ -87,6 +93,7 @@ class Executor:
         async with asyncio.TaskGroup() as group:
             loader = RunLoader(self._store, self._chance, self._metrics)
             self._group = group
+            self._hand_over = hand_over = HandOver(self._drains, self._clock, self._settings, group)
             async with asyncio.TaskGroup() as effects:
                 self._world = World(
                     log=self._log,
@@ -105,6 +112,7 @@ class Executor:
                 serving = group.create_task(loader.serve(), name="loader")
                 try:
                     await membership.run(self)
+                    await hand_over.finish()
                 finally:
                     serving.cancel()
                     self._abandon(list(self._owners))
@@ -115,25 +123,23 @@ class Executor:
     async def assigned(self, partitions: Sequence[int]) -> None:
         """Own these from now on."""
         self._assigned_once = True
-        if self._world is None or self._group is None:
+        if self._world is None or self._group is None or self._hand_over is None:
             raise RuntimeError("assigned before run")
+        marks = self._hand_over.look(partitions)
         for partition in partitions:
             self._abandon([partition])
             owner = PartitionOwner(self._world, partition, self._own_epochs.setdefault(partition, set()))
-            task = self._group.create_task(owner.run(), name=f"owner {partition}")
+            owning = self._own(self._hand_over, partition, marks, owner)
+            task = self._group.create_task(owning, name=f"owner {partition}")
             self._owners[partition] = (owner, task)
         if partitions:
             _log.info("partitions_assigned", partitions=sorted(partitions))
 
     async def revoked(self, partitions: Sequence[int]) -> None:
         """Hand these over: drain, then let go."""
-        leaving = [self._owners.pop(partition) for partition in partitions if partition in self._owners]
-        for owner, _ in leaving:
-            owner.hand_over()
-        if leaving:
-            _, late = await asyncio.wait([task for _, task in leaving], timeout=self._settings.drain_s + 5)
-            for task in late:
-                task.cancel()
+        leaving = {partition: self._owners.pop(partition) for partition in partitions if partition in self._owners}
+        if leaving and self._hand_over is not None:
+            await self._hand_over.let_go(leaving)
             _log.info("partitions_revoked", partitions=sorted(partitions))
 
     async def lost(self, partitions: Sequence[int]) -> None:
@@ -141,6 +147,14 @@ class Executor:
         self._abandon(partitions)
         if partitions:
             _log.warning("partitions_lost", partitions=sorted(partitions))
+
+    @staticmethod
+    async def _own(
+        hand_over: HandOver, partition: int, marks: asyncio.Task[dict[int, str]], owner: PartitionOwner
+    ) -> None:
+        """Own a partition once the process that had it before has drained it."""
+        await hand_over.await_drained(partition, marks)
+        await owner.run()
 
     def _abandon(self, partitions: Sequence[int]) -> None:
         for partition in partitions:
