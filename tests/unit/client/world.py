@@ -84,7 +84,7 @@ class World:
             partition=self.partition,
             version=0 if known is None else known.version,
             cluster_id="memory",
-            topic_id="t",
+            topic_id=self.topics.log,
             applied=applied,
             epoch=epoch,
             replay_from=applied,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from runfold.cli import installation, reading, writing
+from runfold.cli import installation, mending, reading, writing
 from runfold.service.variables import BY_FIELD, VARIABLES
 
 _PANEL = "Settings (each before the variable of the same name; they may stand anywhere on the line)"
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for group in (installation, writing, reading):
+for group in (installation, writing, reading, mending):
     group.register(app)
 
 

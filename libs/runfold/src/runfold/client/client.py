@@ -231,8 +231,15 @@ class Client:
         return [await views.wait_row(row, self._payloads) for row in await self._queries.waits(run_id)]
 
     async def dead(self) -> JsonList:
-        """Give the inputs that could not be accepted, oldest first."""
-        return [view(record) for record in await self._dead.read()]
+        """Give the inputs that could not be accepted, oldest first, each once.
+
+        Whoever folds the log again copies them again: the first copy counts, the original may be gone since.
+        """
+        shown: dict[tuple[Json, ...], Json] = {}
+        for record in await self._dead.read():
+            row = view(record)
+            shown.setdefault((row["topic"], row["partition"], row["offset"]), row)
+        return list(shown.values())
 
     async def _json(self, logged: LoggedEvent) -> Json:
         return await views.event(logged, self._payloads)

@@ -12,9 +12,10 @@ from runfold.client.scan import Logged, Place, Scan, Start
 from runfold.codec.log import type_name
 from runfold.core.events import Event, InputSettled, RunCancelled, RunCompleted, RunFailed, Settlement
 from runfold.core.partitioning import partition_of
-from runfold.ports.log import Log, LogFollower, LogRecord
+from runfold.ports.log import Log, LogFollower, LogIdentity, LogRecord
 from runfold.ports.publisher import Published
 from runfold.ports.store import Queries
+from runfold.runtime.identity import check_identity
 
 BATCH = 500
 _WAIT_S = 1.0
@@ -63,14 +64,23 @@ class RunReader:
         self._log = log
         self._queries = queries
         self._partitions = partitions
+        self._identity: LogIdentity | None = None
 
     def partition(self, run_id: str) -> int:
         """Give the partition of a run."""
         return partition_of(run_id, self._partitions)
 
     async def place(self, run_id: str) -> Place:
-        """Ask Postgres where a run is; the partition before the run, so that nothing falls between the two."""
+        """Ask Postgres where a run is; the partition before the run, so that nothing falls between the two.
+
+        Raises:
+            LogUnrecoverable: Postgres is about another log than this one.
+        """
         row = await self._queries.partition(self.partition(run_id))
+        if row is not None:
+            if self._identity is None:
+                self._identity = await self._log.identity()
+            check_identity(row, self._identity)
         return Place(row, await self._queries.run(run_id))
 
     async def events(self, run_id: str) -> AsyncGenerator[LoggedEvent, None]:
