@@ -11,6 +11,8 @@ PYTHON ?= python3
 STACK ?= auto
 # Extra arguments for pytest and the benchmark: `make test ARGS="-k fence"`.
 ARGS ?=
+# Two workers: one for the tests that need servers, one for the others. One after the other: `make test WORKERS=`.
+WORKERS ?= --numprocesses=2 --dist=loadgroup
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -51,7 +53,7 @@ format: setup ## Format and mend what ruff can mend
 	$(BIN)/ruff format .
 
 test: setup ## All tests, integration included; without the servers they fail
-	REQUIRE_SERVICES=1 $(BIN)/python -m pytest $(ARGS)
+	REQUIRE_SERVICES=1 $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 demo: setup ## The acceptance trace with real processes and a real SIGKILL (STACK=auto|env|docker|local)
 	@STACK=$(STACK) $(RUN) -m demo

@@ -18,6 +18,15 @@ from devstack import NoServersError, Stack
 _ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let what needs servers share one worker of xdist, and its servers; it begins first, since it takes longest."""
+    items.sort(key=lambda item: item.get_closest_marker("integration") is None)
+    for item in items:
+        if item.get_closest_marker("integration") is not None:
+            item.add_marker(pytest.mark.xdist_group("servers"))
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """Kafka, Postgres and S3, shared by all tests of the session: a test that kills one starts it again."""
