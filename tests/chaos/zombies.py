@@ -178,7 +178,7 @@ class _Story:
             healthy=self._healthy.pid,
             sleeps=[Sleep(zombie.pid, stopped_ms, continued_ms) for zombie in self._zombies.values()],
             ended_s=ended_s,
-            doubts=self._people.told.answers["calls in doubt"],
+            doubts=self._people.told.doubts,
         )
 
     def _name_runs(self) -> dict[tuple[Point, str], str]:

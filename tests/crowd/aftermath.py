@@ -35,6 +35,7 @@ from runfold.core.payload import Inline
 from runfold.core.state import State
 from runfold.ports.store import OpenCallRow, StoredRun
 from runfold.testing.simulation.history import PartitionHistory
+from tests.crowd import ledger
 
 INPUT_TOPICS = ("requests", "approvals", "control")
 _ALL = 1_000_000
@@ -159,6 +160,7 @@ class Aftermath:
     def read(cls, installation: Installation, world: World, started: list[str]) -> Self:
         """Read it all; nothing may be running any more."""
         partitions = int(installation.environment["RUNFOLD_PARTITIONS"])
+        ledger.enter_into_books(installation, world)
         database, stored = asyncio.run(_tables(installation, partitions, started))
         return cls(Log.read(installation, partitions), inputs_of(installation), database, stored, world, started)
 

@@ -1,12 +1,20 @@
-"""The app of the crowd: a tool of every recovery class, all of which leave their mark in the world's books."""
+"""The app of the crowd: a tool of every recovery class, each of which leaves its mark in a book."""
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import os
+from typing import Any, Final
+
+from psycopg import sql
+from psycopg.rows import dict_row
 
 from demo.outside import Outside, model, outside
 from runfold import ABSENT, Absent, Agent, App, Recovery, ToolContext, tool
+from tests.crowd import ledger
 from tests.crowd.names import AGENT, CALL_TIMEOUT_S
+
+_OPEN_S: Final = 0.2
 
 
 @tool(recovery=Recovery.RERUN, timeout=CALL_TIMEOUT_S)
@@ -46,6 +54,25 @@ async def pay(ctx: ToolContext[Outside], title: str) -> Any:
     return await _post(ctx, "payments", title)
 
 
+@tool(recovery=Recovery.KEYED, timeout=CALL_TIMEOUT_S, dedupe=True)
+async def send(ctx: ToolContext[Outside], title: str) -> Any:
+    """Send a letter by a system that knows no keys: the effects table remembers in its place."""
+    return await _post(ctx, "letters", title)
+
+
+@tool(recovery=Recovery.TRANSACTIONAL, timeout=CALL_TIMEOUT_S)
+async def enter(ctx: ToolContext[Outside], title: str) -> Any:
+    """Enter something into the ledger, together with the key of the call."""
+    table = sql.Identifier(os.environ["RUNFOLD_POSTGRES_SCHEMA"], ledger.TABLE)
+    row = (ctx.idempotency_key, ctx.attempt, os.getpid(), title)
+    async with ctx.connection.cursor(row_factory=dict_row) as cursor:
+        await cursor.execute(ledger.INSERT.format(table), row)
+        entry = await cursor.fetchone()
+    # So long that a fault can meet the open transaction.
+    await asyncio.sleep(_OPEN_S)
+    return entry
+
+
 async def _post(ctx: ToolContext[Outside], collection: str, title: str) -> Any:
     return await ctx.deps.post(collection, ctx.idempotency_key, {"title": title}, ctx.attempt)
 
@@ -57,7 +84,7 @@ app = App(
             model=model(),
             instructions="Work.",
             first_message=lambda task: str(task["task"]),
-            tools=[read, publish, refund, file_ticket, pay],
+            tools=[read, publish, refund, file_ticket, pay, send, enter],
         )
     ],
     lifespan=outside,

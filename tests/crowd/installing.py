@@ -11,6 +11,7 @@ from demo.installation import Installation
 from demo.outside import URL_VARIABLE
 from demo.world import World
 from devstack import Stack
+from tests.crowd import ledger
 from tests.crowd.names import SESSION_S
 
 APP: Final = "tests.crowd.app:app"
@@ -41,6 +42,7 @@ def set_up(
     )
     installation.runfold("setup")
     stamp_by_broker(installation)
+    ledger.create(installation)
     return installation
 
 

@@ -11,14 +11,18 @@ COLLECTIONS: Final = {
     "refund": "refunds",
     "file_ticket": "tickets",
     "pay": "payments",
+    "enter": "ledger",
+    "send": "letters",
 }
-"""Tool -> where it posts."""
+"""Tool -> where its effect stands: a collection of the world's HTTP server, but for the ledger, which is a table."""
+
+TRANSACTIONAL: Final = "enter"
 
 REPEATABLE: Final = frozenset({"read"})
 """Tools that may take effect any number of times."""
 
-KEYLESS: Final = frozenset({"readings", "tickets", "payments"})
-"""Collections whose system knows no keys: what is posted twice happens twice. LOOKUP and MANUAL tools must not."""
+KEYLESS: Final = frozenset({"readings", "tickets", "payments", "letters"})
+"""Collections whose system knows no keys: what is posted twice happens twice. LOOKUP, MANUAL and dedupe must not."""
 
 SESSION_S: Final = 3.0
 FRESHNESS_S: Final = SESSION_S / 2

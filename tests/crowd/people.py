@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final, Self
 
+import psycopg
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from demo.errors import DemoError
 from demo.installation import Installation
 from demo.world import World
-from tests.crowd.names import AGENT, COLLECTIONS
+from tests.crowd import ledger
+from tests.crowd.names import AGENT, COLLECTIONS, TRANSACTIONAL
 from tests.crowd.script import Script
 
 Json = Any
@@ -64,6 +66,11 @@ class Told:
     started: list[str] = field(default_factory=list)
     ended: dict[str, str] = field(default_factory=dict)
     answers: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def doubts(self) -> int:
+        """How often a person was asked what became of a call."""
+        return sum(count for answer, count in self.answers.items() if answer.startswith("doubts about"))
 
     @property
     def in_flight(self) -> int:
@@ -192,10 +199,15 @@ class People:
         self._send("approvals", {**value, "approved_by": "crowd"})
 
     def _resolve(self, told: Json) -> None:
-        """Look into the ticket system's book, and say what it says, about the attempt that is in doubt."""
-        self.told.answers["calls in doubt"] += 1
-        key = f"{told['run_id']}:{told['step']}"
-        found = self._world.find(COLLECTIONS[told["detail"]["tool"]], key)
+        """Look into the book in question, and say what it says, about the attempt that is in doubt."""
+        key, tool = f"{told['run_id']}:{told['step']}", told["detail"]["tool"]
+        try:
+            is_entry = tool == TRANSACTIONAL
+            found = ledger.find(self._installation, key) if is_entry else self._world.find(COLLECTIONS[tool], key)
+        except psycopg.OperationalError:  # Postgres is away: look again
+            self._schedule(self._pace.person_s[1], lambda: self._resolve(told))
+            return
+        self.told.answers[f"doubts about `{tool}`"] += 1
         said = {"outcome": "result", "result": found[0]} if found else {"outcome": "absent"}
         value = {"type": "resolve", "run_id": told["run_id"], "step": told["step"], "resolved_by": "crowd"}
         self._send("requests", {**value, "attempt": told["detail"]["attempt"], **said})
