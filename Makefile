@@ -9,6 +9,8 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 # How Kafka, Postgres and S3 are found: auto, env, docker or local (see CONTRIBUTING.md).
 STACK ?= auto
+# How long `make chaos` lasts.
+MINUTES ?= 5
 # Extra arguments for pytest and the benchmark: `make test ARGS="-k fence"`.
 ARGS ?=
 # Two workers: one for the tests that need servers, one for the others. One after the other: `make test WORKERS=`.
@@ -22,7 +24,7 @@ STAMP := $(VENV)/READY
 RUN := PYTHONPATH=tools $(BIN)/python
 PYTHON_TREES := libs services schemas tests tools $(wildcard demo bench examples)
 
-.PHONY: help setup lint format test demo bench stack-up stack-down stack-status lock clean
+.PHONY: help setup lint format test demo bench chaos stack-up stack-down stack-status lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +62,10 @@ demo: setup ## The acceptance trace with real processes and a real SIGKILL (STAC
 
 bench: setup ## Throughput and latency, a JSON object a line
 	@$(RUN) -m bench $(ARGS)
+
+chaos: setup ## Kill, pause and cut off real processes for MINUTES (5), then wake zombies (ARGS="--seed N --faults kill,broker")
+	@$(RUN) -m tests.chaos $(MINUTES) $(ARGS)
+	@ZOMBIE_PAUSE_S=60 REQUIRE_SERVICES=1 $(BIN)/python -m pytest -q tests/chaos/test_zombies.py
 
 stack-up: setup ## Start Kafka, Postgres and S3 for development; writes .stack/env
 	@$(RUN) -m devstack up --mode $(STACK)
