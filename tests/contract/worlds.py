@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 from confluent_kafka import TopicPartition
@@ -118,8 +118,8 @@ class MemoryWorld:
 class KafkaWorld:
     """Topics of their own on a real broker."""
 
-    def __init__(self, bootstrap: str, prefix: str) -> None:
-        self.config = KafkaConfig(bootstrap)
+    def __init__(self, bootstrap: str, prefix: str, extra: Mapping[str, str] | None = None) -> None:
+        self.config = KafkaConfig(bootstrap, extra or {})
         self.topics = Topics(prefix)
         self._closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runfold.adapters.kafka.clients import Heard, make_producer
+from runfold.adapters.kafka.clients import Heard, make_consumer, make_producer
 from runfold.adapters.kafka.config import KafkaConfig, MemberSettings, read_properties
 from runfold.adapters.kafka.errors import KafkaConfigError
 
@@ -26,7 +26,7 @@ def test_a_file_of_settings_is_laid_over_ours(tmp_path: Path) -> None:
     assert settings["security.protocol"] == "SASL_SSL"
     assert settings["sasl.password"] == "a=b="
     assert settings["session.timeout.ms"] == "20000"
-    assert config.session_s(MemberSettings()) == 20.0
+    assert config.stated_session_s == 20.0
     assert settings["bootstrap.servers"] == "host:1"
     assert "a=b=" not in repr(config)
 
@@ -78,7 +78,29 @@ def test_a_safety_setting_cannot_be_overridden(key: str) -> None:
 def test_the_next_generation_protocol_takes_its_sessions_from_the_broker() -> None:
     settings = KafkaConfig("host:1", {"group.protocol": "consumer"}).member("group", MemberSettings())
     assert "session.timeout.ms" not in settings
+    assert "heartbeat.interval.ms" not in settings
     assert "partition.assignment.strategy" not in settings
+
+
+@pytest.mark.parametrize("key", ["partition.assignment.strategy", "heartbeat.interval.ms"])
+def test_what_the_broker_decides_cannot_be_set_with_the_next_generation_protocol(key: str) -> None:
+    """The client would refuse it, in words that do not say why."""
+    with pytest.raises(KafkaConfigError, match=rf"{key.replace('.', '[.]')}.*the broker sets it"):
+        KafkaConfig("host:1", {"group.protocol": "consumer", key: "1"})
+
+
+def test_a_session_that_is_said_beside_the_next_generation_protocol_is_not_handed_to_the_client() -> None:
+    """It is what the operator says that the broker has; librdkafka refuses it."""
+    config = KafkaConfig("host:1", {"group.protocol": "consumer", "session.timeout.ms": "45000"})
+    assert config.stated_session_s == 45.0
+    for settings in (config.member("group", MemberSettings()), config.reader(5), config.producer(1), config.admin()):
+        assert "session.timeout.ms" not in settings
+    make_consumer(config.member("group", MemberSettings()), Heard()).close()
+
+
+def test_a_session_that_is_no_number_is_named() -> None:
+    with pytest.raises(KafkaConfigError, match=r"session\.timeout\.ms is not a number of milliseconds: 'ten'"):
+        _ = KafkaConfig("host:1", {"session.timeout.ms": "ten"}).stated_session_s
 
 
 def test_a_setting_that_librdkafka_does_not_know_is_named() -> None:

@@ -26,6 +26,8 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
         await wiring.wait_for_kafka(settings, kit)
+        group = topics.group("step-executor")
+        session_s = await wiring.find_session(config, group, times, kit)
         store = await wiring.open_postgres(settings, kit, stack)
         blobs = await wiring.open_blobs(settings, kit, stack)
         log, publisher, inputs = KafkaLog(config, topics), KafkaPublisher(config), KafkaInputs(config, topics)
@@ -48,15 +50,15 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
                 owner=wiring.whoami(),
                 partitions=settings.partitions,
                 topics=topics,
-                freshness_s=config.session_s(times) / 2,
+                freshness_s=session_s / 2,
                 inline_limit=settings.inline_limit,
             ),
             drains=KafkaDrains(config, topics.group("draining"), topics.requests),
             metrics=ExecutorCounters(kit.metrics),
         )
         kit.health.check("partitions", lambda: None if executor.ready else "not taken over yet")
-        membership = KafkaMembership(config, topics.group("step-executor"), topics.requests, times)
-        kit.log.info("executing", app=settings.app, revision=agents.revision)
+        membership = KafkaMembership(config, group, topics.requests, times)
+        kit.log.info("executing", app=settings.app, revision=agents.revision, session_s=session_s)
         await kit.until_stopped(executor.run(membership), membership.leave)
 
 

@@ -6,9 +6,11 @@ import os
 import socket
 from contextlib import AsyncExitStack
 
-from runfold.adapters.kafka.errors import KafkaUnavailable
+from runfold.adapters.kafka.config import KafkaConfig, MemberSettings
+from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
 from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.kafka.publisher import KafkaPublisher
+from runfold.adapters.kafka.sessions import session_s
 from runfold.adapters.postgres import PostgresStore, StoreMisconfigured
 from runfold.adapters.postgres.effects import PostgresEffects
 from runfold.adapters.postgres.effects import open_effects as open_effects_table
@@ -89,6 +91,22 @@ async def open_blobs(settings: ServiceSettings, kit: Kit, stack: AsyncExitStack)
     stack.push_async_callback(blobs.close)
     await kit.reach("blobs", lambda: probe_blobs(blobs), BlobsUnavailable, variable="RUNFOLD_BLOB_URL")
     return blobs
+
+
+async def find_session(config: KafkaConfig, group: str, times: MemberSettings, kit: Kit) -> float:
+    """Find out how long the group waits for a silent member, in seconds.
+
+    Raises:
+        InstallationError: It has to be said, and was not, or was said wrongly.
+    """
+
+    async def ask() -> float:
+        try:
+            return await session_s(config, group, times)
+        except KafkaConfigError as error:
+            raise InstallationError(str(error)) from error
+
+    return await kit.reach("kafka", ask, KafkaUnavailable, variable="RUNFOLD_KAFKA_BOOTSTRAP")
 
 
 async def start_log(log: KafkaLog, kit: Kit, stack: AsyncExitStack) -> None:

@@ -74,6 +74,11 @@ _SAFETY: Final[Mapping[str, str]] = {
     "test.mock.num.brokers": "that is no Kafka",
 }
 
+SESSION: Final = "session.timeout.ms"
+# With KIP-848 the broker decides about these, and librdkafka refuses them. The session may be said all the same, as
+# what the broker is known to have: see sessions.py.
+_THE_BROKERS: Final = ("partition.assignment.strategy", "heartbeat.interval.ms", "group.protocol.type")
+
 
 def read_properties(path: Path) -> dict[str, str]:
     """Read a ``key=value`` file: a setting a line, ``#`` begins a comment line, spaces around both parts are cut.
@@ -142,8 +147,9 @@ class KafkaConfig:
 
     def __post_init__(self) -> None:
         for key in self.extra:
-            if key == "partition.assignment.strategy" and self.next_generation:
-                continue
+            if key in _THE_BROKERS and self.next_generation:
+                message = f"RUNFOLD_KAFKA_CONFIG: {key} may not be set: with group.protocol=consumer the broker sets it"
+                raise KafkaConfigError(message)
             if (why := _SAFETY.get(key)) is not None:
                 message = f"RUNFOLD_KAFKA_CONFIG: {key} may not be set: {why}"
                 raise KafkaConfigError(message)
@@ -186,26 +192,28 @@ class KafkaConfig:
         if not self.next_generation:
             ours |= {
                 "partition.assignment.strategy": "cooperative-sticky",
-                "session.timeout.ms": _ms(member.session_s),
+                SESSION: _ms(member.session_s),
                 "heartbeat.interval.ms": _ms(member.heartbeat_s),
             }
         return self._merge(ours)
 
-    def session_s(self, member: MemberSettings) -> float:
-        """Give the session time-out in force, in seconds: half of it is how long an acknowledgement is fresh.
+    @property
+    def stated_session_s(self) -> float | None:
+        """The session time-out that the operator said, in seconds; None if nothing was said.
 
         Raises:
             KafkaConfigError: It is not a number.
         """
-        value = self.extra.get("session.timeout.ms")
+        value = self.extra.get(SESSION)
         try:
-            return member.session_s if value is None else int(value) / 1000
+            return None if value is None else int(value) / 1000
         except ValueError:
-            message = f"RUNFOLD_KAFKA_CONFIG: session.timeout.ms is not a number of milliseconds: {value!r}"
+            message = f"RUNFOLD_KAFKA_CONFIG: {SESSION} is not a number of milliseconds: {value!r}"
             raise KafkaConfigError(message) from None
 
     def _merge(self, ours: Settings) -> Settings:
-        return {**_COMMON, **ours, **self.extra, "bootstrap.servers": self.bootstrap}
+        theirs = {key: value for key, value in self.extra.items() if key != SESSION or not self.next_generation}
+        return {**_COMMON, **ours, **theirs, "bootstrap.servers": self.bootstrap}
 
 
 def _ms(seconds: float) -> int:
