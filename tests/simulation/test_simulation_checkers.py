@@ -6,16 +6,33 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 import pytest
 
-from runfold.core.events import AskedCall, Recovery, WaitReason
+from runfold.adapters.memory.broker import Stored
+from runfold.core.events import (
+    AskedCall,
+    Cause,
+    InputSettled,
+    Interrupted,
+    Recovery,
+    Resumed,
+    RunEvent,
+    RunStarted,
+    Settlement,
+    ToolCallRequested,
+    WaitReason,
+    Why,
+)
 from runfold.core.payload import Inline
 from runfold.core.state import Call, Phase, State, Wait
 from tests.simulation import checkers
 from tests.simulation.checkers import Checker, Ending
+from tests.simulation.history import PartitionHistory
 from tests.simulation.scenario import run_seed
 
+EventT = TypeVar("EventT", bound=RunEvent)
 Spoil = Callable[[Ending], None]
 
 
@@ -137,6 +154,79 @@ def _error_dropped(ending: Ending) -> None:
     ending.unhandled.append("Exception in callback: RuntimeError()")
 
 
+def _illegal_event(ending: Ending) -> None:
+    ending.partitions[0].illegal.append("log[0]@7: it does not follow")
+
+
+def _record(ending: Ending, kind: type[EventT]) -> tuple[PartitionHistory, EventT]:
+    """Some valid event, and its partition."""
+    return next(
+        (history, body) for history in ending.partitions for _, body in history.records if isinstance(body, kind)
+    )
+
+
+def _id_twice(ending: Ending) -> None:
+    history, event = _record(ending, RunStarted)
+    again = replace(event, cause=Cause("runfold.requests", 0, 0, "x"))
+    history.records += [(10_000, again), (10_001, again)]
+
+
+def _approval_of_something_else(ending: Ending) -> None:
+    history, gate = _record(ending, Interrupted)
+    assert gate.reason is WaitReason.AWAITING_APPROVAL
+    cause = next(b.cause for _, b in history.records if isinstance(b, Resumed) and b.wait_id == gate.wait_id)
+    assert cause is not None
+    records = ending.topics[cause.topic][cause.partition]
+    index = next(index for index, record in enumerate(records) if record.offset == cause.offset)
+    records[index] = replace(records[index], value=b'{"arguments_digest": "another"}')
+
+
+def _dead(ending: Ending, reason: str) -> None:
+    cause = Cause("runfold.requests", 0, 0)
+    settled = InputSettled(
+        epoch=0, at=0, cause=cause, outcome=Settlement.DEAD, run_id="r", reason=reason, detail="it is illegal"
+    )
+    ending.partitions[0].records.append((10_000, settled))
+
+
+def _unrecordable_input(ending: Ending) -> None:
+    _dead(ending, "not_recordable")
+
+
+def _dead_input_not_copied(ending: Ending) -> None:
+    _dead(ending, "not_open")
+
+
+def _living_input_copied(ending: Ending) -> None:
+    headers = (("topic", b"runfold.requests"), ("partition", b"0"), ("offset", b"0"))
+    ending.topics["runfold.dead"][0].append(Stored(0, b"r", b"{}", headers, 0))
+
+
+def _not_told(ending: Ending) -> None:
+    next(records for records in ending.topics["runfold.notifications"] if records).clear()
+
+
+def _told_of_nothing(ending: Ending) -> None:
+    ending.topics["runfold.notifications"][0].append(Stored(0, b"r", b'{"id": "r:1"}', (), 0))
+
+
+def _requested_again(ending: Ending, why: Why, times: int) -> None:
+    history, request = _record(ending, ToolCallRequested)
+    history.records += [(10_000, replace(request, why=why))] * times
+
+
+def _lost_without_end(ending: Ending) -> None:
+    _requested_again(ending, Why.TAKEOVER, 3)
+
+
+def _stale_without_end(ending: Ending) -> None:
+    _requested_again(ending, Why.STALE, 7)
+
+
+def _doubt_about_nothing(ending: Ending) -> None:
+    _a_state(ending).waits["r:99"] = Wait("r:99", 99, 1, WaitReason.INDETERMINATE, Inline(b"{}"))
+
+
 SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.tools_act_only_after_their_valid_request, _call_before_its_request),
     (checkers.tools_act_only_after_their_valid_request, _effect_of_another_attempt),
@@ -160,6 +250,17 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.ended_runs_leave_memory, _run_in_memory),
     (checkers.stopped_executors_end, _executor_not_stopped),
     (checkers.no_error_is_dropped, _error_dropped),
+    (checkers.valid_events_are_legal, _illegal_event),
+    (checkers.ids_have_one_effect, _id_twice),
+    (checkers.approvals_are_of_what_was_shown, _approval_of_something_else),
+    (checkers.no_input_is_unrecordable, _unrecordable_input),
+    (checkers.dead_copies_are_of_dead_inputs, _dead_input_not_copied),
+    (checkers.dead_copies_are_of_dead_inputs, _living_input_copied),
+    (checkers.notifications_are_of_valid_events, _not_told),
+    (checkers.notifications_are_of_valid_events, _told_of_nothing),
+    (checkers.attempts_are_bounded, _lost_without_end),
+    (checkers.attempts_are_bounded, _stale_without_end),
+    (checkers.doubts_are_about_calls_in_doubt, _doubt_about_nothing),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -37,6 +38,7 @@ SYNC_TOOLS: dict[str, Recovery] = {
     "smanual": Recovery.MANUAL,
 }
 """The same of the tools that are plain functions, and so run in a thread."""
+SYNC_TIMEOUT_S = 2.0
 ONCE = (Recovery.MANUAL, Recovery.LOOKUP)
 
 
@@ -60,40 +62,13 @@ class World:
     scripts: dict[str, list[Any]] = field(default_factory=dict)
 
     def app(self, _revision: str = "rev-1") -> App:
-        """An agent with a tool of every class."""
-        tools = [self._tool(name, recovery, options) for name, (recovery, options) in TOOL_OPTIONS.items()]
-        tools += [self._sync_tool(name, recovery) for name, recovery in SYNC_TOOLS.items()]
-        return App([Agent("a", model=_Model(self), instructions="", tools=tools)])
+        """An agent with a tool of every class, in this world and no other: one simulation runs at a time."""
+        app = _app(self.timeout)
+        _STAGE.world = self
+        return app
 
-    def _tool(self, name: str, recovery: Recovery, options: dict[str, bool]) -> Callable[..., Any]:
-        async def act(ctx: ToolContext[None], n: int = 0) -> Result[dict[str, str]]:
-            """Have an effect, sometimes, and sometimes say so."""
-            return await self._act(ctx, recovery)
-
-        return self._declared(name, recovery, act, options)
-
-    def _sync_tool(self, name: str, recovery: Recovery) -> Callable[..., Any]:
-        def act(ctx: ToolContext[None], n: int = 0) -> Result[dict[str, str]]:
-            """Have an effect in a thread, which may outlive its time-out."""
-            return self._act_at_once(ctx, recovery)
-
-        return self._declared(name, recovery, act, {})
-
-    def _declared(
-        self, name: str, recovery: Recovery, act: Callable[..., Any], options: dict[str, bool]
-    ) -> Callable[..., Any]:
-        async def find(ctx: ToolContext[None], n: int = 0) -> dict[str, str] | Absent:
-            """Say what the downstream system knows, if it is there, in its own time."""
-            return await self._find(ctx.idempotency_key)
-
-        act.__name__, find.__name__ = name, f"find_{name}"
-        timeout = 2.0 if name in SYNC_TOOLS else self.timeout
-        declared = tool(recovery=recovery, timeout=timeout, **options)(act)
-        if recovery is Recovery.LOOKUP:
-            declared.lookup(find)
-        return declared
-
-    async def _find(self, key: str) -> dict[str, str] | Absent:
+    async def find(self, key: str) -> dict[str, str] | Absent:
+        """Look a key up, in the downstream system's own time."""
         trouble = self.weather.trouble
         if self.chance.random() < trouble:
             await asyncio.sleep(self.chance.choice([0.5, 8, 40]) * self.chance.random())
@@ -105,7 +80,8 @@ class World:
             await asyncio.sleep(self.chance.random())
         return found
 
-    async def _act(self, ctx: ToolContext[None], recovery: Recovery) -> Result[dict[str, str]]:
+    async def act(self, ctx: ToolContext[None], recovery: Recovery) -> Result[dict[str, str]]:
+        """Be called, misbehave, have an effect, and misbehave again."""
         self.book.called(ctx, recovery)
         if recovery in ONCE:
             with self.book.exposed(self._latest(ctx)):
@@ -122,7 +98,8 @@ class World:
             await asyncio.sleep(self.chance.choice([1, 7, 30]))
         return self._result(ctx, ticket)
 
-    def _act_at_once(self, ctx: ToolContext[None], recovery: Recovery) -> Result[dict[str, str]]:
+    def act_at_once(self, ctx: ToolContext[None], recovery: Recovery) -> Result[dict[str, str]]:
+        """Do the same at one moment, as a thread that has taken its time does."""
         self.book.called(ctx, recovery)
         fate, trouble = self.chance.random(), self.weather.trouble
         if fate < trouble * 0.4:
@@ -163,15 +140,66 @@ class World:
             await asyncio.sleep(self.chance.random())
 
 
+@dataclass
+class _Stage:
+    """Where the app plays: making an app takes longer than a run does, so one plays in every world."""
+
+    world: World | None = None
+
+    @property
+    def here(self) -> World:
+        assert self.world is not None
+        return self.world
+
+
+_STAGE = _Stage()
+
+
+@cache
+def _app(timeout: float) -> App:
+    tools = [_tool(name, recovery, timeout, options) for name, (recovery, options) in TOOL_OPTIONS.items()]
+    tools += [_sync_tool(name, recovery) for name, recovery in SYNC_TOOLS.items()]
+    return App([Agent("a", model=_Model(), instructions="", tools=tools)])
+
+
+def _tool(name: str, recovery: Recovery, timeout: float, options: dict[str, bool]) -> Callable[..., Any]:
+    async def act(ctx: ToolContext[None], n: int = 0) -> Result[dict[str, str]]:
+        """Have an effect, sometimes, and sometimes say so."""
+        return await _STAGE.here.act(ctx, recovery)
+
+    return _declared(name, recovery, timeout, act, options)
+
+
+def _sync_tool(name: str, recovery: Recovery) -> Callable[..., Any]:
+    def act(ctx: ToolContext[None], n: int = 0) -> Result[dict[str, str]]:
+        """Have an effect in a thread, which may outlive its time-out."""
+        return _STAGE.here.act_at_once(ctx, recovery)
+
+    return _declared(name, recovery, SYNC_TIMEOUT_S, act, {})
+
+
+def _declared(
+    name: str, recovery: Recovery, timeout: float, act: Callable[..., Any], options: dict[str, bool]
+) -> Callable[..., Any]:
+    async def find(ctx: ToolContext[None], n: int = 0) -> dict[str, str] | Absent:
+        """Say what the downstream system knows, if it is there, in its own time."""
+        return await _STAGE.here.find(ctx.idempotency_key)
+
+    act.__name__, find.__name__ = name, f"find_{name}"
+    declared = tool(recovery=recovery, timeout=timeout, **options)(act)
+    if recovery is Recovery.LOOKUP:
+        declared.lookup(find)
+    return declared
+
+
 class _Model(ScriptedModel):
     """Says what the script of the run says; is slow at times, and fails. The run's id is its first message."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self) -> None:
         super().__init__(["never said"])
-        self._world = world
 
     async def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        world = self._world
+        world = _STAGE.here
         prompt = messages[0].parts[-1]
         assert isinstance(prompt, UserPromptPart)
         run_id = str(prompt.content)

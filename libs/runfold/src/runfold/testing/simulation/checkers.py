@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from runfold.adapters.memory.broker import Stored
 from runfold.adapters.memory.store import MemoryDatabase
 from runfold.codec.snapshots import CorruptSnapshot, decode_snapshot, encode_state
 from runfold.core.decisions import status
@@ -20,6 +21,16 @@ from runfold.core.state import State, Status
 from runfold.ports.store import StoredRun
 from runfold.testing.simulation.book import Book
 from runfold.testing.simulation.history import PartitionHistory, events_of
+from runfold.testing.simulation.outside import (
+    approvals_are_of_what_was_shown,
+    attempts_are_bounded,
+    dead_copies_are_of_dead_inputs,
+    doubts_are_about_calls_in_doubt,
+    ids_have_one_effect,
+    no_input_is_unrecordable,
+    notifications_are_of_valid_events,
+    valid_events_are_legal,
+)
 
 InputPlace = tuple[str, int, int]
 """Topic, partition and offset."""
@@ -39,6 +50,7 @@ class Ending:
         in_memory: Name of a living executor -> runs that it still holds.
         unstopped: Executors that were asked to stop and have not ended.
         unhandled: Errors that nobody took: of callbacks, and of tasks that nobody awaited.
+        topics: Every record of every topic but the log: topic -> partition -> records.
     """
 
     partitions: list[PartitionHistory]
@@ -52,6 +64,7 @@ class Ending:
     in_memory: dict[str, int]
     unstopped: list[str]
     unhandled: list[str]
+    topics: dict[str, list[list[Stored]]] = field(default_factory=dict)
 
     def states(self) -> Iterator[tuple[str, State]]:
         """Every run of the log."""
@@ -149,8 +162,8 @@ def rows_say_what_the_log_says(ending: Ending) -> Iterator[str]:
     """``runs`` has every run, as folded, and none is parked."""
     for run_id, state in ending.states():
         row = ending.database.runs.get(run_id)
-        stored = None if row is None else (row.seq, row.status, row.step, row.parked)
-        expected = (state.seq, status(state), state.last_step, None)
+        stored = None if row is None else (row.seq, row.status, row.step, row.usage, row.cost_nano_usd, row.parked)
+        expected = (state.seq, status(state), state.last_step, state.usage, state.known_cost, None)
         if stored != expected:
             yield f"the row of {run_id} says {stored}, the log {expected}"
 
@@ -237,6 +250,14 @@ CHECKERS: tuple[Checker, ...] = (
     ended_runs_leave_memory,
     stopped_executors_end,
     no_error_is_dropped,
+    valid_events_are_legal,
+    ids_have_one_effect,
+    approvals_are_of_what_was_shown,
+    no_input_is_unrecordable,
+    dead_copies_are_of_dead_inputs,
+    notifications_are_of_valid_events,
+    attempts_are_bounded,
+    doubts_are_about_calls_in_doubt,
 )
 
 

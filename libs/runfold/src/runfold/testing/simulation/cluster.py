@@ -129,6 +129,7 @@ class Cluster:
     database: MemoryDatabase = field(init=False)
     blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
     snapshot_every: int = 50
+    compactor_poll_s: float = 0.5
     compacting: bool = True
     inline_limit: int = 65_536
     store: Callable[[MemoryDatabase], MemoryStore] = MemoryStore
@@ -232,6 +233,7 @@ class Cluster:
                 dead_topic=TOPICS.dead,
                 notifications_topic=TOPICS.notifications,
                 snapshot_every=self.snapshot_every,
+                poll_s=self.compactor_poll_s,
             ),
         )
         membership = MemoryMembership(self.broker, "compactors", TOPICS.log, self.session_s)

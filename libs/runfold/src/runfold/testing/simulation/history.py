@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from runfold.adapters.memory.broker import MemoryBroker
 from runfold.codec import log as log_codec
+from runfold.core.errors import IllegalTransition
 from runfold.core.events import Event, InputSettled, LogRecordBody, RunEvent
 from runfold.core.fence import Fence, Head, Judgement
 from runfold.core.partitioning import partition_of
@@ -24,6 +25,7 @@ class PartitionHistory:
     Attributes:
         records: (offset, body) of the valid records, claims left out.
         states: Every run, folded from its valid events.
+        illegal: Valid events that do not follow from those before; they are left out of the states.
     """
 
     partition: int
@@ -31,6 +33,7 @@ class PartitionHistory:
     fence: Fence = field(default_factory=Fence)
     records: list[tuple[int, Event | InputSettled]] = field(default_factory=list)
     states: dict[str, State] = field(default_factory=dict)
+    illegal: list[str] = field(default_factory=list)
 
     def judge(self, offset: int, key: str | None, head: Head, body: LogRecordBody) -> None:
         """Take the next record."""
@@ -42,7 +45,10 @@ class PartitionHistory:
             self.records.append((offset, body))
         elif isinstance(body, RunEvent) and key is not None:
             self.records.append((offset, body))
-            self.states[key] = fold(self.states.get(key), body)
+            try:
+                self.states[key] = fold(self.states.get(key), body)
+            except IllegalTransition as error:
+                self.illegal.append(f"log[{self.partition}]@{offset}: {error}")
 
 
 class History:

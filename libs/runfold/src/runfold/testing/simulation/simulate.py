@@ -47,6 +47,10 @@ CALM_S = 1500.0
 """How long every run may take to end once it is calm."""
 REST_S = 100.0
 """From there until the tables must have followed."""
+QUIET_S = 15.0
+"""And so long nothing may come any more."""
+COMPACTOR_POLL_S = 2.0
+"""Rarer than in service: most of a simulated time is idle. A record wakes the compactor anyway."""
 LIMIT_S = 36_000.0
 
 Scenario = Callable[[People], Coroutine[Any, Any, None]]
@@ -184,6 +188,7 @@ class Simulation:
             partitions=chosen.partitions,
             snapshot_every=chosen.snapshot_every,
             inline_limit=chosen.inline_limit,
+            compactor_poll_s=COMPACTOR_POLL_S,
             blobs=FlakyBlobs(weather),
             store=lambda database: FlakyStore(database, weather, trace),
             publisher=lambda broker: FlakyPublisher(broker, weather, trace),
@@ -237,7 +242,16 @@ class Simulation:
             pass  # ``every_run_ends`` says which
         finally:
             await _end(playing)
-        await asyncio.sleep(REST_S)
+        await self._rest(faults)
+
+    async def _rest(self, faults: Faults) -> None:
+        """Until the tables have followed, and a little longer; at most ``REST_S``."""
+        cluster = faults.cluster
+        try:
+            await cluster.until(lambda: _is_applied(cluster) and _is_forgotten(faults), REST_S)
+        except TimeoutError:
+            return  # checkers say what is missing
+        await asyncio.sleep(QUIET_S)
 
     async def _outcome(self, faults: Faults, people: People) -> Outcome:
         cluster, history, book = faults.cluster, people.history, self.book
@@ -260,6 +274,14 @@ class Simulation:
             in_memory={node.process.name: node.executor.runs_in_memory for node in faults.executors},
             unstopped=faults.unstopped(),
             unhandled=list(self.unhandled),
+            topics={
+                topic: [
+                    broker.slice(topic, partition, *broker.bounds(topic, partition))
+                    for partition in range(broker.partitions)
+                ]
+                for topic in TOPICS.all
+                if topic != TOPICS.log
+            },
         )
         self.weather.is_over = True
         return Outcome(
@@ -270,6 +292,20 @@ class Simulation:
             injected=dict(sorted(self.weather.injected.items())),
             trace=self.trace,
         )
+
+
+def _is_applied(cluster: Cluster) -> bool:
+    """Whether the tables have followed the log."""
+    rows, broker = cluster.database.partitions, cluster.broker
+    return all(
+        (row := rows.get(partition)) is not None and row.applied == broker.bounds(TOPICS.log, partition)[1]
+        for partition in range(broker.partitions)
+    )
+
+
+def _is_forgotten(faults: Faults) -> bool:
+    """Whether no executor holds a run any more, and none is on its way out."""
+    return not faults.unstopped() and not any(node.executor.runs_in_memory for node in faults.executors)
 
 
 async def _end(*tasks: asyncio.Task[None]) -> None:
