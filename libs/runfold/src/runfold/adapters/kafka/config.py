@@ -45,6 +45,8 @@ _READER: Final[Mapping[str, Any]] = {
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "allow.auto.create.topics": False,
+    # librdkafka's default, said because it matters: what a foreign producer's transaction has aborted is no input.
+    "isolation.level": "read_committed",
     # By default a consumer whose queue is full fetches nothing for a second.
     "fetch.queue.backoff.ms": 20,
     "fetch.error.backoff.ms": 100,
@@ -69,6 +71,7 @@ _SAFETY: Final[Mapping[str, str]] = {
     ),
     "auto.offset.reset": "a silent jump would lose the log",
     "allow.auto.create.topics": "topics are made by `runfold setup`",
+    "isolation.level": "an input of an aborted transaction must have no effect",
     **dict.fromkeys(("group.id", "group.instance.id"), "Runfold names its groups"),
     "partition.assignment.strategy": "an owner keeps what does not move (cooperative-sticky)",
     "test.mock.num.brokers": "that is no Kafka",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -32,28 +32,61 @@ async def take_inputs(tenure: Tenure, drivers: Drivers, reader: InputReader) -> 
     Raises:
         EpochOver: See there.
     """
-    settled: dict[str, tuple[int, int]] = {}
+    known: dict[str, tuple[int, int]] = {}
+    expected = {topic: tenure.positions.of(topic).next for topic in tenure.world.settings.topics.inputs}
     while True:
         await _wait_for_room(tenure, drivers)
-        if reader.skipped != settled:
-            settled = dict(reader.skipped)
-            await _settle_deleted(tenure, settled)
-        for record in await reader.next(_BATCH):
+        known = await _settle_deleted(tenure, reader.skipped, known)
+        records = await reader.next(_BATCH)
+        # Before the gap that they leave is taken for one where nothing ever was.
+        known = await _settle_deleted(tenure, reader.skipped, known)
+        for record in records:
+            await _settle_gap(tenure, record.topic, expected[record.topic], record.offset)
+            expected[record.topic] = record.offset + 1
             if not tenure.positions.is_settled(record.topic, record.offset):
                 await _take(tenure, drivers, record)
 
 
-async def _settle_deleted(tenure: Tenure, skipped: Mapping[str, tuple[int, int]]) -> None:
-    """Retention has deleted inputs that nobody had read: they are lost, which is said loudly, one record for each."""
+async def _settle_gap(tenure: Tenure, topic: str, start: int, end: int) -> None:
+    """What a reader has passed between two records of a topic it will never give: nobody must wait for it.
+
+    A foreign producer's transaction leaves them: its markers take offsets, and what it aborted is no input. Without a
+    record in the log the position would stand there for ever, with every later input in the set above it.
+    """
+    passed = [offset for offset in range(start, end) if not tenure.positions.is_settled(topic, offset)]
+    if not passed:
+        return
+    _log.info("offsets_without_input", partition=tenure.partition, topic=topic, count=len(passed), first=passed[0])
+    reason = ("no_input", "a transaction's marker, or what it has aborted")
+    await _settle_each(tenure, topic, passed, Settlement.STALE, reason)
+
+
+async def _settle_each(
+    tenure: Tenure, topic: str, offsets: Sequence[int], outcome: Settlement, reason: tuple[str, str]
+) -> None:
+    for index in range(0, len(offsets), _BATCH):
+        causes = [Cause(topic, tenure.partition, offset) for offset in offsets[index : index + _BATCH]]
+        await tenure.settle(*(tenure.settled(cause, outcome, None, reason) for cause in causes))
+
+
+async def _settle_deleted(
+    tenure: Tenure, skipped: Mapping[str, tuple[int, int]], known: dict[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """Retention has deleted inputs that nobody had read: they are lost, which is said loudly, one record for each.
+
+    Args:
+        known: What was settled already; ``skipped`` is given back, to be handed in the next time.
+    """
+    if skipped == known:
+        return known
     why = ("deleted", "retention deleted it before it was read: send it again, and keep inputs for longer")
     for topic, (start, end) in skipped.items():
         unread = [offset for offset in range(start, end) if not tenure.positions.is_settled(topic, offset)]
         if not unread:
             continue
         _log.error("inputs_deleted_unread", partition=tenure.partition, topic=topic, count=len(unread), first=unread[0])
-        for index in range(0, len(unread), _BATCH):
-            causes = [Cause(topic, tenure.partition, offset) for offset in unread[index : index + _BATCH]]
-            await tenure.settle(*(tenure.settled(cause, Settlement.DEAD, None, why) for cause in causes))
+        await _settle_each(tenure, topic, unread, Settlement.DEAD, why)
+    return dict(skipped)
 
 
 async def _wait_for_room(tenure: Tenure, drivers: Drivers) -> None:

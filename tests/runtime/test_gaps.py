@@ -1,0 +1,71 @@
+"""Offsets of an input topic at which there is no input: markers of foreign transactions, and what these aborted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runfold.adapters.memory.broker import MemoryBroker
+from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
+from runfold.codec import inputs as codec_inputs
+from runfold.core.state import Status
+from runfold.ports.inputs import InputRecord
+from tests.runtime.apps import model_app
+from tests.runtime.system import TOPICS, System
+from tests.runtime.virtual import run_virtual
+
+NO_INPUT = b"no input"
+
+
+class _Reader(MemoryInputReader):
+    """Passes over what is no input, as a consumer that reads what is committed passes over a transaction's marker."""
+
+    async def next(self, max_records: int) -> list[InputRecord]:
+        """Wait for records."""
+        while not (records := [r for r in await super().next(max_records) if r.value != NO_INPUT]):
+            continue
+        return records
+
+
+class _Inputs(MemoryInputs):
+    async def open(self, partition: int, next_offsets: Mapping[str, int]) -> _Reader:
+        """Open a reader that passes over."""
+        starts = {topic: next_offsets.get(topic, 0) for topic in self._broker.topics.inputs}
+        return _Reader(self._broker, partition, starts)
+
+
+def _mark(broker: MemoryBroker, count: int = 1) -> None:
+    for _ in range(count):
+        broker.append(TOPICS.requests, 0, b"r1", NO_INPUT)
+
+
+def test_the_position_passes_offsets_that_are_no_input() -> None:
+    """One record in the log for each, so that compactor and later owners pass them too; no other input is touched."""
+
+    async def main() -> None:
+        async with System.running(partitions=1, inputs=_Inputs) as system:
+            _mark(system.broker, 2)
+            await system.start("r1", "a")
+            _mark(system.broker, 700)
+            cancelled = await system.request("r9", codec_inputs.encode_cancel("r9", "enough", "ops"))
+            first = await system.start_executor(model_app("done"))
+
+            def position() -> tuple[int, set[int]] | None:
+                row = system.database.partitions.get(0)
+                found = None if row is None else row.positions.of(TOPICS.requests)
+                return None if found is None else (found.next, found.above)
+
+            await system.until(lambda: position() == (cancelled + 1, set()))
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            settled = [(s.cause.offset, s.outcome, s.reason) for s in system.records("r1")[1]]
+            passed = [0, 1, *range(3, cancelled)]
+            assert settled[:-1] == [(offset, "stale", "no_input") for offset in passed]
+            assert settled[-1] == (cancelled, "dead", "unknown_run")
+
+            await first.stop()
+            _mark(system.broker)
+            await system.start_executor(model_app("done"))
+            last = await system.start("r2", "a")
+            await system.until(lambda: position() == (last + 1, set()))
+            assert len(system.records("r1")[1]) == len(settled) + 1
+
+    run_virtual(main())
