@@ -543,6 +543,23 @@ def position_is_settled(system: System, topic: str) -> bool:
     return system.database.partitions[0].positions.of(topic).next == system.broker.bounds(topic, 0)[1]
 
 
+def test_the_log_of_another_installation_is_not_mended() -> None:
+    """Pointed at somebody else's topics, the command refuses, whatever was accepted: nothing is written."""
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            await a_few_runs(system, 3)
+            system.database.runs.clear()
+            row = system.database.partitions[0]
+            system.database.partitions[0] = replace(row, cluster_id="ours", version=row.version)
+            end = system.broker.bounds(TOPICS.log, 0)[1]
+            with pytest.raises(rebuilding.Refused, match="belongs to another installation"):
+                await rebuild(system, accept_loss=True)
+            assert system.broker.bounds(TOPICS.log, 0)[1] == end
+
+    run_virtual(main())
+
+
 def test_a_log_without_its_beginning_is_mended_from_what_postgres_knows() -> None:
     """Runs that began in what was deleted keep their ids and ends; those behind it are not touched."""
 

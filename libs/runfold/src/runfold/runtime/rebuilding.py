@@ -94,6 +94,7 @@ class Plan:
     Attributes:
         row: As Postgres has it; None: it holds nothing.
         damage: What is wrong with log or inputs; None: the log is whole, and the compactor folds it again.
+        is_another: It is not the log that Postgres is about.
         log_damaged: The log itself is not whole.
         tail_lost: Records at the log's end may be lost: what is not in it may have been done all the same.
         live: Runs in the log that would be held; ``stray``: those that only Postgres knows.
@@ -107,6 +108,7 @@ class Plan:
     bounds: LogBounds
     tables: Tables
     damage: str | None = None
+    is_another: bool = False
     log_damaged: bool = False
     tail_lost: bool = False
     replay: Replay | None = None
@@ -132,6 +134,7 @@ async def examine(world: World, partition: int, *, accept_loss: bool) -> Plan:
         raise Refused(f"{plan.damage} Nothing was changed.")
     plan.replay = Replay(partition, world.log, None, Fence(-1))
     await plan.replay.read(plan.bounds.begin, plan.bounds.end)
+    _refuse_strangers(plan, set(plan.replay.runs))
     await _look_at_inputs(world, plan, plan.replay.fence.positions)
     if plan.tail_lost:
         states = {run_id: loaded.state for run_id, loaded in plan.replay.runs.items() if loaded.parked is None}
@@ -177,14 +180,34 @@ async def _find_damage(world: World, plan: Plan) -> None:
     except LogUnrecoverable as error:
         plan.damage, plan.log_damaged = str(error), True
     identity = await world.log.identity()
-    is_another = (row.cluster_id, row.topic_id) != (identity.cluster_id, identity.topic_id)
-    plan.tail_lost = is_another or plan.bounds.end < row.applied or await has_other_tail(row, world.log, plan.bounds)
+    plan.is_another = (row.cluster_id, row.topic_id) not in (
+        (identity.cluster_id, identity.topic_id),
+        (identity.cluster_id, REBUILDING),
+    )
+    is_broken_off = row.topic_id == REBUILDING
+    plan.tail_lost = (
+        plan.is_another
+        or is_broken_off
+        or plan.bounds.end < row.applied
+        or await has_other_tail(row, world.log, plan.bounds)
+    )
     if plan.bounds.begin > 0:
         plan.log_damaged, plan.tail_lost = True, plan.tail_lost or plan.row is None
         plan.damage = plan.damage or (
             f"log partition {plan.partition} begins at {plan.bounds.begin}: what stood before cannot be folded again. "
             f"Restore the topic from a backup, or accept the loss: `runfold rebuild --partition {plan.partition} "
             "--accept-loss` (docs/disaster.md has the steps)."
+        )
+
+
+def _refuse_strangers(plan: Plan, found: set[str]) -> None:
+    """A log of which Postgres knows next to nothing is no log that lost records: it is somebody else's."""
+    unknown = found - set(plan.tables.runs)
+    if plan.is_another and len(unknown) > len(found) / 2:
+        raise Refused(
+            f"log partition {plan.partition} holds {len(unknown)} runs that Postgres does not know, e.g. "
+            f"{min(unknown)}: it belongs to another installation. Mend RUNFOLD_KAFKA_BOOTSTRAP, RUNFOLD_TOPIC_PREFIX "
+            "or RUNFOLD_POSTGRES_SCHEMA. Nothing was changed."
         )
 
 

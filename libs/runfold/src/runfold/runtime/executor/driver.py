@@ -209,8 +209,10 @@ class Driver:
         if state is None or state.ended is not None or state.operational_wait() is not None:
             self.run.parked = printable(error)
             return
-        what = "a payload is missing: " if isinstance(error, BlobMissing) else ""
-        detail = {"error": f"{what}{printable(error)}"}
+        detail = {"error": printable(error)}
+        if isinstance(error, BlobMissing):
+            mend = f"put the object back, then `runfold resume {state.run_id} --by NAME`"
+            detail = {"error": f"a payload is missing: {printable(error)}; {mend}"}
         batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, detail))
 
 
