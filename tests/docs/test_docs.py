@@ -126,16 +126,36 @@ def test_every_reason_for_which_an_input_is_refused_is_explained() -> None:
     assert set(schemas["dead_headers"]["properties"]["reason"]["enum"]) == used
 
 
-def test_every_interleaving_is_held_by_a_test_that_exists() -> None:
-    """Numbered without a gap; each row names at least one test, by file and function."""
+def _holding(line: str) -> list[tuple[str, str]]:
+    """Give the tests that a row of a table names, by file and function."""
+    return re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", line)
+
+
+@pytest.mark.parametrize("page", ["interleavings.md", "cases.md"])
+def test_every_row_is_held_by_tests_that_exist(page: str) -> None:
+    """Each row of the table names at least one test; each test named anywhere on the page exists."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    for row in rows:
+        assert _holding(row), row
+    for path, name in _holding(text):
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"
+
+
+def test_the_interleavings_are_numbered_without_a_gap() -> None:
+    """Tests name them by these numbers."""
     text = (ROOT / "docs" / "interleavings.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \|.*$", text, flags=re.MULTILINE)
-    assert [int(number) for number in rows] == list(range(1, len(rows) + 1))
-    for line in text.splitlines():
-        tests = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", line)
-        assert tests or not re.match(r"\| \d", line), line
-        for path, name in tests:
-            assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path}::{name}"
+    numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", text, flags=re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_every_test_of_a_case_is_named_on_its_page() -> None:
+    """What stands in tests/cases holds a row of docs/cases.md."""
+    named = set(_holding((ROOT / "docs" / "cases.md").read_text(encoding="utf-8")))
+    for path in (ROOT / "tests" / "cases").glob("test_*.py"):
+        for name in re.findall(r"^(?:async )?def (test_\w+)\(", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            assert (str(path.relative_to(ROOT)), name) in named, f"{path.name}::{name}"
 
 
 def test_the_glossary_has_each_word_once_and_in_order() -> None:
