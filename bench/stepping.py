@@ -28,6 +28,7 @@ from runfold.core.partitioning import partition_of
 _PATIENCE_S: Final = 30.0
 _POLL_S: Final = 0.2
 _BATCH: Final = 500
+_BEAT_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Entry:
     at: float
     epoch: int
     kind: Kind
+    seq: int
     run_id: str | None
     claimed_by: int | None
 
@@ -68,6 +70,17 @@ class LogWatch:
             raise self._error
         with self._lock:
             return list(self._entries[partition])
+
+    def claims(self, partition: int) -> int:
+        """Count the claims of a partition so far."""
+        return sum(entry.claimed_by is not None for entry in self.entries(partition))
+
+    def seq_of(self, run_id: str) -> int:
+        """Give the ``seq`` of the last event of a run; -1: it has none yet."""
+        seqs = [
+            entry.seq for number in range(self.partitions) for entry in self.entries(number) if entry.run_id == run_id
+        ]
+        return max(seqs, default=-1)
 
     def owners(self) -> dict[int, int]:
         """Give partition -> process id of the latest claim."""
@@ -128,7 +141,8 @@ def _entry(message: Message) -> Entry:
         claim = log_codec.decode(message.value() or b"")
         if isinstance(claim, PartitionClaimed):
             claimed_by, epoch = int(claim.owner.rpartition(":")[2]), message.offset() or 0
-    return Entry(message.timestamp()[1] / 1000, epoch, head.kind, None if key is None else key.decode(), claimed_by)
+    run_id = None if key is None else key.decode()
+    return Entry(message.timestamp()[1] / 1000, epoch, head.kind, head.seq, run_id, claimed_by)
 
 
 def gap(entries: list[Entry], since: float) -> tuple[float, float] | None:
@@ -188,6 +202,34 @@ def await_steps(services: Services, watch: LogWatch, since: float, timeout_s: fl
         lambda: True if watch.stepping(since) >= everywhere else None,
         timeout_s,
     )
+
+
+class Metronome:
+    """Says how long the machine kept a thread waiting that had next to nothing to do: what no service is to blame for.
+
+    Attributes:
+        worst_s: The longest delay so far, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.worst_s = 0.0
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="metronome", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join(_PATIENCE_S)
+
+    def _beat(self) -> None:
+        before = time.monotonic()
+        while not self._is_over.wait(_BEAT_S):
+            now = time.monotonic()
+            self.worst_s = max(self.worst_s, now - before - _BEAT_S)
+            before = now
 
 
 def wait_until(predicate: Callable[[], bool], services: Services, what: str, timeout_s: float = 60.0) -> None:
