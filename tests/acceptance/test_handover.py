@@ -10,7 +10,7 @@ from demo.watching import await_state
 from demo.world import World
 from runfold.core.events import ModelCallRequested, ToolCallRequested
 from tests.acceptance.installing import Install
-from tests.crowd.aftermath import Aftermath, await_settled
+from tests.crowd.aftermath import Aftermath, stop_settled
 from tests.crowd.checkers import judge
 from tests.crowd.names import KEYLESS
 from tests.crowd.people import Pace, People
@@ -42,9 +42,7 @@ def test_a_handover_repeats_nothing(install: Install) -> None:
                     assert services.stop(executors[handover % 2]) < _DRAIN_S
                     executors[handover % 2] = services.start(EXECUTOR, f"executor-{handover + 2}")
                 await_state(services, "the end of every run", lambda: not people.told.in_flight or None, _END_S)
-            await_settled(installation, services)
-            for service in list(services.running()):
-                services.stop(service)
+            stop_settled(installation, services, executors)
         aftermath = Aftermath.read(installation, world, people.told.started)
     assert judge(aftermath).problems == []
     assert aftermath.log.runs_of_several_epochs > 0, "no run was active at any hand-over"

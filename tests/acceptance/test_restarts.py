@@ -14,7 +14,7 @@ from demo.watching import await_state
 from demo.world import World
 from devstack import Stack
 from tests.acceptance.installing import Install
-from tests.crowd.aftermath import Aftermath, await_settled
+from tests.crowd.aftermath import Aftermath, stop_settled
 from tests.crowd.checkers import judge
 from tests.crowd.names import KEYLESS
 from tests.crowd.people import Pace, People
@@ -46,9 +46,7 @@ def test_a_killed_server_that_comes_back_costs_time_only(install: Install, stack
                 killed.kill()
                 killed.start()
                 await_state(services, "the end of every run", lambda: not people.told.in_flight or None, _END_S)
-            await_settled(installation, services)
-            for service in list(services.running()):
-                services.stop(service)
+            stop_settled(installation, services, [executor])
         aftermath = Aftermath.read(installation, world, people.told.started)
     assert judge(aftermath).problems == []
     assert people.told.doubts == 0

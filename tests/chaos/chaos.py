@@ -21,7 +21,7 @@ from tests.chaos.faults import EXECUTORS, Injector
 from tests.chaos.fleet import Fleet, Role
 from tests.chaos.report import Report, figures, take_overs
 from tests.chaos.schedule import ALL_GROUPS, GROUPS, schedule
-from tests.crowd.aftermath import Aftermath, is_settled
+from tests.crowd.aftermath import Aftermath, is_applied, is_settled
 from tests.crowd.checkers import judge
 from tests.crowd.installing import set_up
 from tests.crowd.names import KEYLESS
@@ -113,7 +113,6 @@ class _Chaos:
             self._drain()
             drain_s = time.monotonic() - ended_at
             self._settle()
-        self._stop()
         return self._judge(drain_s)
 
     def _faults(self) -> None:
@@ -143,18 +142,24 @@ class _Chaos:
             self._tick()
 
     def _settle(self) -> None:
-        """Wait until every input has left a record; a late duplicate comes after the runs' end."""
-        deadline = time.monotonic() + _SETTLED_S
-        while time.monotonic() < deadline and not is_settled(self._installation):
-            self._tick()
+        """Stop when all is said; what has not come to that in time the checkers will tell.
 
-    def _stop(self) -> None:
-        """SIGTERM to all: each ends cleanly, the compactors having written what there is."""
+        Every input leaves a record (a late duplicate comes after the runs' end). The executors end first: whoever
+        takes over from one that stops writes a claim. Then Postgres has to have the whole log.
+        """
+        self._await(is_settled)
         try:
-            self._fleet.stop_all()
+            self._fleet.stop_all("executor")
+            self._await(is_applied)
+            self._fleet.stop_all("compactor", "reconciler")
         except DemoError as error:
             self._problems.append(f"every_service_ends_cleanly: {error}")
         self._problems += [f"no_service_ends_by_itself: {ended}" for ended in self._fleet.exits]
+
+    def _await(self, is_so: Callable[[Installation], bool]) -> None:
+        deadline = time.monotonic() + _SETTLED_S
+        while time.monotonic() < deadline and not is_so(self._installation):
+            self._tick()
 
     def _judge(self, drain_s: float) -> Report:
         told = self._people.told

@@ -141,14 +141,14 @@ class Fleet:
                 self._members.remove(member)
                 self.start(member.role)
 
-    def stop_all(self) -> None:
-        """SIGTERM to all, and wait.
+    def stop_all(self, *roles: Role) -> None:
+        """SIGTERM to all of some kinds, and wait.
 
         Raises:
             DemoError: One does not end cleanly.
         """
         with self._lock:
-            members = list(self._members)
+            members = [member for member in self._members if member.role in roles]
         failures: list[DemoError] = []
         threads = [threading.Thread(target=self._stop_one, args=(member, failures)) for member in members]
         for thread in threads:

@@ -23,7 +23,7 @@ from demo.watching import await_state
 from demo.world import World
 from devstack import Stack
 from runfold.core.partitioning import partition_of
-from tests.crowd.aftermath import Aftermath, Claim, Log
+from tests.crowd.aftermath import Aftermath, Claim, Log, stop_settled
 from tests.crowd.checkers import Sleep
 from tests.crowd.installing import set_up
 from tests.crowd.names import AGENT, COLLECTIONS, KEYLESS
@@ -142,10 +142,10 @@ class _Story:
             )
             for point in Point
         }
-        self._others = [
+        self._others = (
             services.start("runfold-snapshot-compactor", "compactor"),
             services.start("runfold-reconciler", "reconciler"),
-        ]
+        )
 
     def tell(self, pause_s: float) -> Woken:
         self._services.await_ready(self._healthy, *self._zombies.values(), *self._others)
@@ -169,8 +169,7 @@ class _Story:
         self._say(f"woken after {time.monotonic() - began:.1f} s")
         self._await_claims_after(continued_ms)
         self._say("all have claimed again")
-        for service in [self._healthy, *self._zombies.values(), *self._others]:
-            self._services.stop(service)
+        stop_settled(self._installation, self._services, [self._healthy, *self._zombies.values()])
         return Woken(
             aftermath=Aftermath.read(self._installation, self._world, list(runs.values())),
             runs=runs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from demo.installation import Installation, Record
-from demo.processes import Services
+from demo.processes import Service, Services
 from demo.watching import await_state
 from demo.world import World
 from runfold.adapters.memory.store import MemoryDatabase, _OpenCall
@@ -178,13 +178,29 @@ def is_settled(installation: Installation) -> bool:
     return log.settled.keys() >= set(inputs_of(installation))
 
 
-def await_settled(installation: Installation, services: Services, timeout_s: float = 60.0) -> None:
-    """Wait until every input has left a record in the log.
+def is_applied(installation: Installation) -> bool:
+    """Whether Postgres has the whole log."""
+    log = Log.read(installation, int(installation.environment["RUNFOLD_PARTITIONS"]))
+    table = sql.Identifier(installation.schema, "partitions")
+    with psycopg.connect(installation.environment["RUNFOLD_POSTGRES_DSN"], autocommit=True) as connection:
+        rows = connection.execute(sql.SQL("select partition, applied from {}").format(table)).fetchall()
+    return dict(rows) == {history.partition: history.end for history in log.partitions}
+
+
+def stop_settled(installation: Installation, services: Services, executors: Sequence[Service]) -> None:
+    """Stop all services when all is said: every input has its record, and Postgres has the whole log.
+
+    The executors first: whoever takes over from one that stops writes a claim.
 
     Raises:
-        DemoError: It does not in time, or a service ended.
+        DemoError: It does not come to that in time, or a service ended, or not cleanly.
     """
-    await_state(services, "a record in the log for every input", lambda: is_settled(installation) or None, timeout_s)
+    await_state(services, "a record in the log for every input", lambda: is_settled(installation) or None)
+    for executor in executors:
+        services.stop(executor)
+    await_state(services, "the whole log in Postgres", lambda: is_applied(installation) or None)
+    for service in list(services.running()):
+        services.stop(service)
 
 
 def inputs_of(installation: Installation) -> list[tuple[str, int, int]]:
