@@ -13,7 +13,7 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from runfold import App, Recovery, ToolContext
+from runfold import Agent, App, Recovery, ToolContext, tool
 from runfold.adapters.memory.broker import Stored
 from runfold.adapters.memory.clock import LoopClock, SeededChance
 from runfold.adapters.memory.inputs import MemoryInputs
@@ -24,6 +24,7 @@ from runfold.codec import inputs as codec_inputs
 from runfold.codec.snapshots import decode_chunk
 from runfold.core.events import Settlement
 from runfold.core.partitioning import partition_of
+from runfold.core.payload import Inline
 from runfold.core.state import Status
 from runfold.ports.log import AppendFailed, LogUnrecoverable, OnAck
 from runfold.ports.store import Commit, PartitionRow
@@ -288,6 +289,50 @@ def notification_ids(system: System) -> list[str]:
     return [
         json.loads(record.value or b"")["id"] for record in system.broker.slice(TOPICS.notifications, 0, begin, end)
     ]
+
+
+# --- the object store -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("needed_by", ["a tool", "the model"])
+@pytest.mark.parametrize("recovery", [Recovery.RERUN, Recovery.KEYED, Recovery.MANUAL])
+def test_a_missing_object_holds_its_run_and_its_return_lifts_it(needed_by: str, recovery: Recovery) -> None:
+    """It was certainly not performed: it is not in doubt, not failed, and not repeated; a neighbour goes on."""
+    book = Book()
+
+    async def main() -> None:
+        model = ScriptedModel([("act", {"text": "x" * 2000}), "end"])
+
+        @tool(recovery=recovery, needs_approval=True)
+        async def act(ctx: ToolContext[None], text: str) -> Any:
+            """Act."""
+            return book.apply(ctx.idempotency_key, len(text))
+
+        neighbour = Agent("b", model=ScriptedModel(["end"]), instructions="")
+        app = App([Agent("a", model=model, instructions="", tools=[act]), neighbour])
+        async with System.running(partitions=1, inline_limit=1000) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a", "y" * 2000)
+            await wait_out_of_memory(system, process, "r1")
+            blobs = system.blobs.stored
+            wanted = b"x" * 100 if needed_by == "a tool" else b"y" * 100
+            lost = {name: blobs.pop(name) for name, data in list(blobs.items()) if wanted in data}
+            assert lost
+            await system.approve("r1", 2)
+            state = await system.waiting("r1", "error")
+            detail = state.operational_wait()
+            assert detail is not None
+            assert isinstance(detail.detail, Inline)
+            assert any(name.encode() in detail.detail.data for name in lost)
+            assert b"runfold resume r1 --by NAME" in detail.detail.data
+            await system.start("near", "b", "z" * 2000)
+            await system.ended("near")
+            blobs.update(lost)
+            await system.request("r1", codec_inputs.encode_resume("r1", "dana"))
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+
+    run_virtual(main())
+    assert book.effects == {"r1:3": 1}
 
 
 # --- the log --------------------------------------------------------------------------------------------------------

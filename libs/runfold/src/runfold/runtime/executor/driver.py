@@ -209,11 +209,10 @@ class Driver:
         if state is None or state.ended is not None or state.operational_wait() is not None:
             self.run.parked = printable(error)
             return
-        detail = {"error": printable(error)}
         if isinstance(error, BlobMissing):
-            mend = f"put the object back, then `runfold resume {state.run_id} --by NAME`"
-            detail = {"error": f"a payload is missing: {printable(error)}; {mend}"}
-        batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, detail))
+            outcomes.hold_for_payload(batch, state, printable(error))
+            return
+        batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, {"error": printable(error)}))
 
 
 def printable(error: Exception) -> str:

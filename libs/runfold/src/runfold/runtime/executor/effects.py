@@ -59,9 +59,16 @@ class Crashed:
     error: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unprepared:
+    """A payload that it needs is gone: it was certainly not performed, and cannot be before the object is back."""
+
+    error: str
+
+
 ModelOutcome = Answered | ModelFailure | NotStarted | Crashed
 ToolOutcome = Sealed | Unknown | NotThere | Begun | NotStarted | Crashed
-EffectOutcome = ModelOutcome | ToolOutcome
+EffectOutcome = ModelOutcome | ToolOutcome | Unprepared
 Listener = Callable[[EffectKey, EffectOutcome], None]
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from runfold.core.events import ToolCallRequested, Why
 from runfold.core.state import Call
 from runfold.ports.agents import Invocation, Message, Unknown
+from runfold.ports.blobs import BlobMissing
 from runfold.runtime.executor import work
 from runfold.runtime.executor.batch import Request
-from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome
+from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome, Unprepared
 from runfold.runtime.executor.run import Run
 
 
@@ -45,7 +46,10 @@ async def _model_effect(run: Run, permit: work.Permit) -> EffectOutcome:
     agent, state = run.agent, run.state
     if agent is None or state is None:
         return Crashed(f"agent of run {run.run_id!r} is gone")
-    await _catch_up(run)
+    try:
+        await _catch_up(run)
+    except BlobMissing as error:
+        return _unprepared(error)
     return await work.ask_model(agent, permit, run.run_id, run.messages)
 
 
@@ -69,9 +73,12 @@ async def _tool_effect(run: Run, permit: work.Permit, request: ToolCallRequested
     payloads, absent_upto = run.world.payloads, run.absent_upto.get(request.step, 0)
     if request.why is Why.ABSENT:
         absent_upto = request.attempt - 1
-    arguments = await payloads.read(request.arguments)
     timeout_s = request.timeout_ms / 1000
-    prepared = await work.invocation(payloads, state, call, request.step, request.attempt, timeout_s, arguments)
+    try:
+        arguments = await payloads.read(request.arguments)
+        prepared = await work.invocation(payloads, state, call, request.step, request.attempt, timeout_s, arguments)
+    except BlobMissing as error:
+        return _unprepared(error)
     prepared = replace(prepared, absent_upto=absent_upto, grace_s=run.world.settings.grace_s)
     return await work.execute(agent, permit, request, prepared)
 
@@ -99,6 +106,10 @@ async def _question(run: Run, call: Call) -> Invocation | None:
     timeout_s = call.timeout_ms / 1000
     prepared = await work.invocation(payloads, state, call, call.step, call.attempt, timeout_s, arguments)
     return replace(prepared, grace_s=run.world.settings.grace_s)
+
+
+def _unprepared(error: BlobMissing) -> Unprepared:
+    return Unprepared(f"{type(error).__name__}: {error}")
 
 
 def _agent_gone(run: Run) -> Unknown:

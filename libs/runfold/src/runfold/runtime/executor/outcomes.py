@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runfold.core import drafts
-from runfold.core.events import ModelCallFailed, ModelResponded, Recovery, Source, Why
+from runfold.core.events import ModelCallFailed, ModelResponded, Recovery, Source, WaitReason, Why
 from runfold.core.payload import Inline
 from runfold.core.policy import LOOKUP_TRIES, MAX_LOOKUP_PAUSE_S, MODEL_ATTEMPTS, lookup_backoff, model_backoff
 from runfold.core.state import Call, ModelCall, Phase, State
@@ -19,6 +19,7 @@ from runfold.runtime.executor.effects import (
     ModelOutcome,
     Sealed,
     ToolOutcome,
+    Unprepared,
 )
 from runfold.runtime.executor.run import Run
 
@@ -29,12 +30,14 @@ _NOT_REPEATED = "it failed and was not tried again"
 def take(run: Run, batch: Batch, key: EffectKey, outcome: EffectOutcome) -> None:
     """Add what an outcome causes; one whose attempt is not open any more causes nothing."""
     state = batch.state
-    if isinstance(outcome, NotStarted):
+    if isinstance(outcome, NotStarted | Unprepared):
         run.world.effects.forget(key)
     if state is None or not state.is_open(key.step, key.attempt):
         return
     call = state.call_at(key.step)
-    if call is not None and isinstance(outcome, ToolOutcome):
+    if isinstance(outcome, Unprepared):
+        _unprepared(run, batch, state, call, outcome.error)
+    elif call is not None and isinstance(outcome, ToolOutcome):
         _tool(run, batch, state, call, key, outcome)
     elif call is None and state.model_call is not None and isinstance(outcome, ModelOutcome):
         _model(run, batch, state, state.model_call, outcome)
@@ -87,6 +90,23 @@ def model_failed(run: Run, batch: Batch, state: State, call: ModelCall, failure:
             retry_at=retry_at,
         )
     )
+
+
+def _unprepared(run: Run, batch: Batch, state: State, call: Call | None, error: str) -> None:
+    if state.cancel_reason is None:
+        hold_for_payload(batch, state, error)
+    elif call is not None:
+        again.give_up_unperformed(run, batch, state, call, _CANCELLED)
+    elif state.model_call is not None:
+        model_failed(run, batch, state, state.model_call, ModelFailure(error, retryable=False))
+
+
+def hold_for_payload(batch: Batch, state: State, error: str) -> None:
+    """Stop a run that needs an object that is gone; once it is back, a resume goes on exactly there."""
+    if state.operational_wait() is None:
+        mend = f"put the object back, then `runfold resume {state.run_id} --by NAME`"
+        detail = {"error": clip(f"a payload is missing: {error}; {mend}")}
+        batch.add(drafts.interruption(state, batch.stamp(), WaitReason.ERROR, detail))
 
 
 # --- tool calls -------------------------------------------------------------------------------------------------
