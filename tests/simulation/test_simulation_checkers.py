@@ -33,13 +33,16 @@ from tests.simulation.history import PartitionHistory
 from tests.simulation.scenario import run_seed
 
 EventT = TypeVar("EventT", bound=RunEvent)
+GOOD = 10
+"""A seed that uses tools of every class."""
+
 Spoil = Callable[[Ending], None]
 
 
 @cache
 def _good() -> Ending:
     """An ending of a run without faults."""
-    return run_seed(2, faults=()).ending
+    return run_seed(GOOD, faults=()).ending
 
 
 @pytest.fixture
@@ -63,6 +66,19 @@ def _effect_of_another_attempt(ending: Ending) -> None:
 def _second_effect(ending: Ending) -> None:
     manual = (act for act in ending.downstream.effects if act.recovery is Recovery.MANUAL)
     ending.downstream.effects.append(next(manual))
+
+
+def _known_key_done_again(ending: Ending) -> None:
+    keyed = next(act for act in ending.downstream.effects if act.recovery is Recovery.KEYED)
+    ending.downstream.effects.append(replace(keyed, is_new=True))
+
+
+def _committed_twice(ending: Ending) -> None:
+    ending.downstream.committed.append(ending.downstream.committed[0])
+
+
+def _committed_and_not_returned(ending: Ending) -> None:
+    ending.downstream.committed.clear()
 
 
 def _question_before_its_request(ending: Ending) -> None:
@@ -165,6 +181,11 @@ def _record(ending: Ending, kind: type[EventT]) -> tuple[PartitionHistory, Event
     )
 
 
+def _committed_twice(ending: Ending) -> None:
+    once = replace(ending.downstream.effects[0], recovery=Recovery.TRANSACTIONAL)
+    ending.downstream.effects.extend([once, once])
+
+
 def _id_twice(ending: Ending) -> None:
     history, event = _record(ending, RunStarted)
     again = replace(event, cause=Cause("runfold.requests", 0, 0, "x"))
@@ -231,6 +252,9 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.tools_act_only_after_their_valid_request, _call_before_its_request),
     (checkers.tools_act_only_after_their_valid_request, _effect_of_another_attempt),
     (checkers.manual_and_lookup_effects_happen_at_most_once, _second_effect),
+    (checkers.known_keys_have_one_effect, _known_key_done_again),
+    (checkers.transactional_effects_are_committed_at_most_once, _committed_twice),
+    (checkers.transactional_results_are_those_of_commits, _committed_and_not_returned),
     (checkers.models_are_asked_only_after_their_valid_request, _question_before_its_request),
     (checkers.recorded_completions_are_never_asked_for_again, _question_behind_its_answer),
     (checkers.every_input_leaves_one_record, _cause_lost),
@@ -251,6 +275,7 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.stopped_executors_end, _executor_not_stopped),
     (checkers.no_error_is_dropped, _error_dropped),
     (checkers.valid_events_are_legal, _illegal_event),
+    (checkers.transactions_commit_at_most_once, _committed_twice),
     (checkers.ids_have_one_effect, _id_twice),
     (checkers.approvals_are_of_what_was_shown, _approval_of_something_else),
     (checkers.no_input_is_unrecordable, _unrecordable_input),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +22,9 @@ from runfold.testing.simulation.weather import Weather
 Downstream = Book
 NO_SUCH_TOOL = "nosuch"
 GRACE_S = 5.0
-TOOL_OPTIONS: dict[str, tuple[Recovery, dict[str, bool]]] = {
+SETTLE_S = 20.0
+KEY_TTL_S = 45.0
+TOOL_OPTIONS: dict[str, tuple[Recovery, dict[str, Any]]] = {
     "keyed": (Recovery.KEYED, {}),
     "seq": (Recovery.KEYED, {"sequential": True}),
     "gated": (Recovery.KEYED, {"needs_approval": True}),
@@ -30,6 +33,10 @@ TOOL_OPTIONS: dict[str, tuple[Recovery, dict[str, bool]]] = {
     "manual": (Recovery.MANUAL, {}),
     "look": (Recovery.LOOKUP, {}),
     "seqlook": (Recovery.LOOKUP, {"sequential": True}),
+    "settling": (Recovery.LOOKUP, {"settle": SETTLE_S}),
+    "forgetful": (Recovery.KEYED, {"key_ttl": KEY_TTL_S}),
+    "once": (Recovery.KEYED, {"dedupe": True}),
+    "transactional": (Recovery.TRANSACTIONAL, {}),
 }
 """Name -> recovery class, other options: the tools of the app."""
 SYNC_TOOLS: dict[str, Recovery] = {
@@ -49,6 +56,7 @@ class World:
     Attributes:
         timeout: Seconds of every tool.
         is_big: Results and patches are larger than what goes inline.
+        slowness: After which share of ``SETTLE_S`` a lookup sees what was written.
         scripts: run_id -> what its model says: turns of tool calls, then a text.
         requested_at: When the request of an attempt landed, by the loop's time; None: unknown.
     """
@@ -58,6 +66,7 @@ class World:
     requested_at: Callable[[str, int, int], float | None]
     timeout: float = 5.0
     is_big: bool = False
+    slowness: float = 0.9
     book: Book = field(default_factory=Book)
     scripts: dict[str, list[Any]] = field(default_factory=dict)
 
@@ -67,7 +76,7 @@ class World:
         _STAGE.world = self
         return app
 
-    async def find(self, key: str) -> dict[str, str] | Absent:
+    async def find(self, key: str, name: str) -> dict[str, str] | Absent:
         """Look a key up, in the downstream system's own time."""
         trouble = self.weather.trouble
         if self.chance.random() < trouble:
@@ -75,21 +84,27 @@ class World:
         if self.chance.random() < trouble * 0.5:
             raise RuntimeError("the lookup is down")
         found: dict[str, str] | Absent = self.book.results.get(key, ABSENT)
+        if name == "settling" and now() < self.book.since.get(key, 0.0) + SETTLE_S * self.slowness:
+            found = ABSENT  # what is written is not read yet
         self.book.tell(f"looked up {key}: {found}")
         if self.chance.random() < trouble:
             await asyncio.sleep(self.chance.random())
         return found
 
-    async def act(self, ctx: ToolContext[None], recovery: Recovery) -> Result[dict[str, str]]:
+    async def act(self, ctx: ToolContext[None], recovery: Recovery, name: str) -> Result[dict[str, str]]:
         """Be called, misbehave, have an effect, and misbehave again."""
         self.book.called(ctx, recovery)
-        if recovery in ONCE:
+        if recovery is Recovery.TRANSACTIONAL:
+            await self._misbehave()
+            await self.book.performs(ctx)
+            ticket = {"id": ctx.idempotency_key}
+        elif recovery in ONCE or name in ("once", "forgetful"):
             with self.book.exposed(self._latest(ctx)):
                 await self._misbehave()
-                ticket = self._perform(ctx, recovery)
+                ticket = self._perform(ctx, recovery, name)
         else:
             await self._misbehave()
-            ticket = self._perform(ctx, recovery)
+            ticket = self._perform(ctx, recovery, name)
         # Behind the effect there are only unknown outcomes: an error, or a time-out.
         fate = self.chance.random()
         if fate < self.weather.trouble * 0.5:
@@ -114,8 +129,11 @@ class World:
         since = self.requested_at(ctx.run_id, ctx.step, ctx.attempt)
         return (now() if since is None else since) + self.timeout + GRACE_S
 
-    def _perform(self, ctx: ToolContext[None], recovery: Recovery) -> dict[str, str]:
-        ticket: dict[str, str] = self.book.performed(ctx, recovery, {"id": ctx.idempotency_key})
+    def _perform(self, ctx: ToolContext[None], recovery: Recovery, name: str = "") -> dict[str, str]:
+        remembers_s = KEY_TTL_S if name == "forgetful" else math.inf
+        ticket: dict[str, str] = self.book.performed(
+            ctx, recovery, {"id": ctx.idempotency_key}, remembers_s=remembers_s, only_once=name == "once"
+        )
         return ticket
 
     def _result(self, ctx: ToolContext[None], ticket: dict[str, str]) -> Result[dict[str, str]]:
@@ -162,10 +180,10 @@ def _app(timeout: float) -> App:
     return App([Agent("a", model=_Model(), instructions="", tools=tools)])
 
 
-def _tool(name: str, recovery: Recovery, timeout: float, options: dict[str, bool]) -> Callable[..., Any]:
+def _tool(name: str, recovery: Recovery, timeout: float, options: dict[str, Any]) -> Callable[..., Any]:
     async def act(ctx: ToolContext[None], n: int = 0) -> Result[dict[str, str]]:
         """Have an effect, sometimes, and sometimes say so."""
-        return await _STAGE.here.act(ctx, recovery)
+        return await _STAGE.here.act(ctx, recovery, name)
 
     return _declared(name, recovery, timeout, act, options)
 
@@ -179,11 +197,11 @@ def _sync_tool(name: str, recovery: Recovery) -> Callable[..., Any]:
 
 
 def _declared(
-    name: str, recovery: Recovery, timeout: float, act: Callable[..., Any], options: dict[str, bool]
+    name: str, recovery: Recovery, timeout: float, act: Callable[..., Any], options: dict[str, Any]
 ) -> Callable[..., Any]:
     async def find(ctx: ToolContext[None], n: int = 0) -> dict[str, str] | Absent:
         """Say what the downstream system knows, if it is there, in its own time."""
-        return await _STAGE.here.find(ctx.idempotency_key)
+        return await _STAGE.here.find(ctx.idempotency_key, name)
 
     act.__name__, find.__name__ = name, f"find_{name}"
     declared = tool(recovery=recovery, timeout=timeout, **options)(act)

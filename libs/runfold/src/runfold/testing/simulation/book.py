@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
+from runfold import ToolContext
 from runfold.core.events import Recovery
 from runfold.testing.simulation.loop import Process
+
+EFFECT = "effect"
+"""The statement by which a TRANSACTIONAL tool of a simulation has its effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """Author's code was called (or had its effect) when the log of the run's partition had ``log_end`` records."""
+    """Author's code was called (or had its effect) when the log of the run's partition had ``log_end`` records.
+
+    Attributes:
+        is_new: Of an effect: the world is another now. Not so where the downstream system knew the key.
+        only_once: Nobody downstream would notice a second one.
+    """
 
     run_id: str
     step: int
     attempt: int
     recovery: Recovery
     log_end: int
+    is_new: bool = True
+    only_once: bool = False
 
     @property
     def key(self) -> str:
@@ -63,6 +75,8 @@ class Book:
         calls: Every call of a tool, in order.
         effects: Every effect, in order: a key that was performed twice stands here twice.
         questions: Every question to a model, in order.
+        committed: Statements that TRANSACTIONAL tools have committed, in order; those of ``performs`` are effects.
+        since: Key -> when it had its first effect, by the loop's time.
         results: Key -> what the downstream system keeps under it, for lookups and for people who look.
         log_end: How many records the log of a run's partition has; ``simulate`` connects it.
     """
@@ -70,6 +84,8 @@ class Book:
     calls: list[Act] = field(default_factory=list)
     effects: list[Act] = field(default_factory=list)
     questions: list[Question] = field(default_factory=list)
+    committed: list[tuple[Any, Any]] = field(default_factory=list)
+    since: dict[str, float] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict)
     log_end: Callable[[str], int] = field(default=lambda _: 0, repr=False)
     tell: Callable[[str], None] = field(default=lambda _: None, repr=False)
@@ -77,19 +93,50 @@ class Book:
 
     def close(self) -> Self:
         """Give a copy that stays as it is: processes are buried later, and what they do then never happened."""
-        return replace(self, calls=list(self.calls), effects=list(self.effects), questions=list(self.questions))
+        return replace(
+            self,
+            calls=list(self.calls),
+            effects=list(self.effects),
+            questions=list(self.questions),
+            committed=list(self.committed),
+        )
 
     def called(self, ctx: Called, recovery: Recovery) -> None:
         """A tool was called."""
         self.calls.append(self._act(ctx, recovery))
         self.tell(f"tool called {ctx.run_id}:{ctx.step} attempt {ctx.attempt}")
 
-    def performed(self, ctx: Called, recovery: Recovery, result: Any) -> Any:  # noqa: ANN401 - any JSON value
-        """A tool has its effect now; a key that is known keeps the result that it has, which is given."""
-        act = self._act(ctx, recovery)
+    def performed(
+        self,
+        ctx: Called,
+        recovery: Recovery,
+        result: Any,  # noqa: ANN401 - any JSON value
+        *,
+        remembers_s: float = math.inf,
+        only_once: bool = False,
+    ) -> Any:  # noqa: ANN401 - any JSON value
+        """A tool has its effect now; a key that is known keeps the result that it has, which is given.
+
+        Args:
+            ctx: The tool's context.
+            recovery: Its class: what is neither MANUAL nor LOOKUP meets a downstream that knows keys.
+            result: What the downstream system answers.
+            remembers_s: For how long it knows a key.
+            only_once: It knows none, whatever the class (``dedupe``).
+        """
+        key = f"{ctx.run_id}:{ctx.step}"
+        known_since = self.since.setdefault(key, now())
+        only_once = only_once or recovery in (Recovery.MANUAL, Recovery.LOOKUP)
+        is_new = only_once or key not in self.results or now() - known_since > remembers_s
+        act = replace(self._act(ctx, recovery), is_new=is_new, only_once=only_once)
         self.effects.append(act)
-        self.tell(f"EFFECT {act.key} attempt {ctx.attempt}")
-        return self.results.setdefault(act.key, result)
+        self.tell(f"EFFECT {key} attempt {ctx.attempt}{'' if is_new else ' (known)'}")
+        return self.results.setdefault(key, result)
+
+    async def performs(self, ctx: ToolContext[Any]) -> None:
+        """Do the same in a TRANSACTIONAL tool: the effect happens with the commit."""
+        self.tell(f"wrote {ctx.idempotency_key} attempt {ctx.attempt}")
+        await ctx.connection.execute(EFFECT, (ctx.idempotency_key, ctx.attempt))
 
     def asked(self, run_id: str, position: int) -> None:
         """A model was asked."""

@@ -15,11 +15,19 @@ from runfold.adapters.memory.broker import Stored
 from runfold.adapters.memory.store import MemoryDatabase
 from runfold.codec.snapshots import CorruptSnapshot, decode_snapshot, encode_state
 from runfold.core.decisions import status
-from runfold.core.events import ModelCallRequested, ModelResponded, Recovery, ToolCallRequested
+from runfold.core.events import (
+    ModelCallRequested,
+    ModelResponded,
+    Outcome,
+    Recovery,
+    Source,
+    ToolCallRequested,
+    ToolReturned,
+)
 from runfold.core.positions import Positions
 from runfold.core.state import State, Status
 from runfold.ports.store import StoredRun
-from runfold.testing.simulation.book import Book
+from runfold.testing.simulation.book import EFFECT, Book
 from runfold.testing.simulation.history import PartitionHistory, events_of
 from runfold.testing.simulation.outside import (
     approvals_are_of_what_was_shown,
@@ -29,6 +37,7 @@ from runfold.testing.simulation.outside import (
     ids_have_one_effect,
     no_input_is_unrecordable,
     notifications_are_of_valid_events,
+    transactions_commit_at_most_once,
     valid_events_are_legal,
 )
 
@@ -94,9 +103,48 @@ def tools_act_only_after_their_valid_request(ending: Ending) -> Iterator[str]:
 def manual_and_lookup_effects_happen_at_most_once(ending: Ending) -> Iterator[str]:
     """What must not be repeated blindly is not; no process is paused here longer than the documented bound."""
     once = (Recovery.MANUAL, Recovery.LOOKUP)
-    for key, count in Counter(act.key for act in ending.downstream.effects if act.recovery in once).items():
+    acts = (act.key for act in ending.downstream.effects if act.recovery in once or act.only_once)
+    for key, count in Counter(acts).items():
         if count > 1:
             yield f"the effect of {key} happened {count} times"
+
+
+def known_keys_have_one_effect(ending: Ending) -> Iterator[str]:
+    """A downstream system that knows a key does nothing new; it is never asked when it may have forgotten it."""
+    for key, count in Counter(act.key for act in ending.downstream.effects if act.is_new).items():
+        if count > 1:
+            yield f"the world was changed {count} times for {key}"
+
+
+def transactional_effects_are_committed_at_most_once(ending: Ending) -> Iterator[str]:
+    """What a TRANSACTIONAL tool writes for one key is committed by one execution of it."""
+    committed = (params[0] for query, params in ending.downstream.committed if query == EFFECT)
+    for key, count in Counter(committed).items():
+        if count > 1:
+            yield f"the effect of {key} was committed {count} times"
+
+
+def transactional_results_are_those_of_commits(ending: Ending) -> Iterator[str]:
+    """A TRANSACTIONAL call that succeeded was committed, one that did not was not: the log and the world agree."""
+    committed = {params[0] for query, params in ending.downstream.committed if query == EFFECT}
+    for history in ending.partitions:
+        asked = {
+            f"{body.run_id}:{body.step}"
+            for _, body in history.records
+            if isinstance(body, ToolCallRequested) and body.recovery is Recovery.TRANSACTIONAL
+        }
+        for _, body in history.records:
+            if isinstance(body, ToolReturned) and body.source in _BY_ITSELF and (key := _key(body)) in asked:
+                is_committed = key in committed
+                if (body.outcome is Outcome.SUCCESS) != is_committed:
+                    yield f"{key} returned {body.outcome}, and was {'' if is_committed else 'not '}committed"
+
+
+_BY_ITSELF = (Source.CALL, Source.RECONCILED, Source.EFFECTS_TABLE)
+
+
+def _key(returned: ToolReturned) -> str:
+    return f"{returned.run_id}:{returned.step}"
 
 
 def models_are_asked_only_after_their_valid_request(ending: Ending) -> Iterator[str]:
@@ -237,6 +285,9 @@ def no_error_is_dropped(ending: Ending) -> Iterator[str]:
 CHECKERS: tuple[Checker, ...] = (
     tools_act_only_after_their_valid_request,
     manual_and_lookup_effects_happen_at_most_once,
+    known_keys_have_one_effect,
+    transactional_effects_are_committed_at_most_once,
+    transactional_results_are_those_of_commits,
     models_are_asked_only_after_their_valid_request,
     recorded_completions_are_never_asked_for_again,
     every_input_leaves_one_record,
@@ -251,6 +302,7 @@ CHECKERS: tuple[Checker, ...] = (
     stopped_executors_end,
     no_error_is_dropped,
     valid_events_are_legal,
+    transactions_commit_at_most_once,
     ids_have_one_effect,
     approvals_are_of_what_was_shown,
     no_input_is_unrecordable,

@@ -28,6 +28,7 @@ from runfold.core.state import State
 from runfold.core.transitions import fold
 from runfold.ports.agents import Agents
 from runfold.ports.clock import Clock
+from runfold.ports.effects import EffectsTable
 from runfold.ports.topics import Topics
 from runfold.runtime.compactor import Compactor, CompactorSettings
 from runfold.runtime.executor import Executor, ExecutorSettings
@@ -137,7 +138,7 @@ class Cluster:
     inputs: Callable[[MemoryBroker], MemoryInputs] = MemoryInputs
     log: Callable[[MemoryBroker], MemoryLog] = MemoryLog
     clock: Callable[[], Clock] = LoopClock
-    effects: Callable[[MemoryEffectsDatabase], MemoryEffects] = MemoryEffects
+    effects: Callable[[MemoryEffectsDatabase], EffectsTable] = MemoryEffects
     effects_database: MemoryEffectsDatabase = field(default_factory=MemoryEffectsDatabase)
     on_node: Callable[[Node], None] = _nobody
     max_busy_runs: int = 20_000

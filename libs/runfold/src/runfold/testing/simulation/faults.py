@@ -112,7 +112,7 @@ class Faults:
         """End every fault; at least one process of each kind lives."""
         self.scheduler.calm()
         self.weather.calm()
-        self.cluster.database.available = True
+        self.cluster.database.available = self.cluster.effects_database.available = True
         for node in self.cluster.nodes:
             if isinstance(node, ExecutorNode) and isinstance(node.log, NetworkLog):
                 node.log.calm()
@@ -210,8 +210,15 @@ def _delay_acks(faults: Faults, node: ExecutorNode) -> None:
 
 
 def _lose_database(faults: Faults) -> None:
-    faults.cluster.database.available = False
-    faults._later(20, lambda: setattr(faults.cluster.database, "available", True))  # noqa: SLF001 - this module's own
+    databases = faults.cluster.database, faults.cluster.effects_database
+    for database in databases:
+        database.available = False
+
+    def restart() -> None:
+        for database in databases:
+            database.available = True
+
+    faults._later(20, restart)  # noqa: SLF001 - this module's own
 
 
 def _lose_blobs(faults: Faults) -> None:

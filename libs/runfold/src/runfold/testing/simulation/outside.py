@@ -15,6 +15,7 @@ from runfold.core.events import (
     Cause,
     InputSettled,
     Interrupted,
+    Recovery,
     Resumed,
     RunCancelled,
     RunCompleted,
@@ -39,6 +40,14 @@ def valid_events_are_legal(ending: Ending) -> Iterator[str]:
     """Whatever the rule of validity lets pass can be folded."""
     for history in ending.partitions:
         yield from history.illegal
+
+
+def transactions_commit_at_most_once(ending: Ending) -> Iterator[str]:
+    """A TRANSACTIONAL tool's writes are there once, whatever died when: the key is committed with them."""
+    commits = Counter(act.key for act in ending.downstream.effects if act.recovery is Recovery.TRANSACTIONAL)
+    for key, count in commits.items():
+        if count > 1:
+            yield f"the writes of {key} were committed {count} times"
 
 
 def ids_have_one_effect(ending: Ending) -> Iterator[str]:

@@ -36,7 +36,7 @@ from runfold.testing.simulation.loop import run_virtual
 from runfold.testing.simulation.network import FlakyPublisher, NetworkLog, SlowInputs
 from runfold.testing.simulation.people import People
 from runfold.testing.simulation.scheduler import Scheduler, Steps
-from runfold.testing.simulation.stores import FlakyBlobs, FlakyStore
+from runfold.testing.simulation.stores import FlakyBlobs, FlakyEffects, FlakyStore
 from runfold.testing.simulation.threads import virtual_threads
 from runfold.testing.simulation.trace import Trace, quiet
 from runfold.testing.simulation.weather import Weather, stream, weather_of
@@ -195,11 +195,12 @@ class Simulation:
             inputs=lambda broker: SlowInputs(broker, weather),
             log=lambda broker: NetworkLog(broker, weather, scheduler.landed, trace),
             clock=weather.clock,
+            effects=lambda database: FlakyEffects(database, weather),
             on_node=lambda node: scheduler.watch(node),  # noqa: PLW0108 - made below
             seed=seed * 1000,
         )
         history = History(cluster.broker)
-        self.book.log_end = history.log_end
+        self.book.log_end, self.book.committed = history.log_end, cluster.effects_database.committed
         scheduler = Scheduler(seed, chosen.steps, weather, self.book, trace)
         faults = Faults(cluster, self.app, weather, stream(seed, "faults"), chosen.faults, scheduler)
         scheduler.replace = faults.replace
@@ -211,8 +212,11 @@ class Simulation:
         finally:
             if self.trace is not None:
                 self.trace.is_over = True
-            await _end(*faults.stopping.values())
-            await cluster.close()
+            try:
+                await cluster.close()
+            finally:
+                # Behind the burial: who waits for a dead process cannot be cancelled.
+                await _end(*faults.stopping.values())
 
     async def _begin(self, faults: Faults) -> None:
         for _ in range(self.conditions.compactors):

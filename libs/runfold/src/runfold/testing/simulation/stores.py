@@ -8,10 +8,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from runfold.adapters.memory.blobs import MemoryBlobs
+from runfold.adapters.memory.effects import CommitFate, MemoryEffects, MemoryEffectsDatabase
 from runfold.adapters.memory.store import MemoryDatabase, MemoryStore
 from runfold.core.payload import BlobRef
 from runfold.core.positions import Positions
+from runfold.ports.agents import Begun, Returned
 from runfold.ports.blobs import BlobsUnavailable
+from runfold.ports.effects import Effect, EffectsUnavailable, Work
 from runfold.ports.store import (
     Commit,
     DueCall,
@@ -130,6 +133,68 @@ class FlakyStore(MemoryStore):
 
 def _copied(positions: Positions) -> Positions:
     return Positions.from_json(positions.to_json())
+
+
+class FlakyEffects(MemoryEffects):
+    """The effects table, which takes its time, and whose answers are lost at times."""
+
+    def __init__(self, database: MemoryEffectsDatabase, weather: Weather) -> None:
+        super().__init__(database)
+        self._weather = weather
+        database.fate = self._fate
+
+    def _fate(self, _: Effect) -> CommitFate:
+        weather = self._weather
+        if weather.is_over:
+            return "lost"
+        fates: tuple[CommitFate, ...] = ("unanswered", "lost")
+        return weather.chance.choice(fates) if weather.strikes(weather.commit_failures, "commit") else "answered"
+
+    async def _lag(self) -> None:
+        await self._weather.lag(self._weather.store_delay)
+
+    def _lose(self) -> None:
+        if self._weather.strikes(self._weather.commit_failures, "commit"):
+            raise EffectsUnavailable("the answer was lost")
+
+    async def perform(self, effect: Effect, wait_s: float, hold_s: float, work: Work) -> Returned | Begun:
+        """Execute late."""
+        await self._lag()
+        return await super().perform(effect, wait_s, hold_s, work)
+
+    async def claim(self, effect: Effect, absent_upto: int, holder: str) -> Returned | Begun | None:
+        """Claim late; at times the answer is lost."""
+        await self._lag()
+        claimed = await super().claim(effect, absent_upto, holder)
+        self._lose()
+        await self._lag()
+        return claimed
+
+    async def release(self, effect: Effect, holder: str) -> None:
+        """Release late, or not."""
+        await self._lag()
+        self._lose()
+        await super().release(effect, holder)
+
+    async def record(self, effect: Effect, holder: str, returned: Returned) -> None:
+        """Record late, or not."""
+        await self._lag()
+        self._lose()
+        await super().record(effect, holder, returned)
+
+    async def find(self, run_id: str, step: int) -> Returned | Begun | None:
+        """Read late, answer late."""
+        await self._lag()
+        found = await super().find(run_id, step)
+        await self._lag()
+        return found
+
+    async def close(self, effect: Effect, returned: Returned, wait_s: float) -> Returned | Begun:
+        """Close late; at times the answer is lost."""
+        await self._lag()
+        stored = await super().close(effect, returned, wait_s)
+        self._lose()
+        return stored
 
 
 class FlakyBlobs(MemoryBlobs):
