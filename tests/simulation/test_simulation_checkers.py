@@ -73,10 +73,6 @@ def _known_key_done_again(ending: Ending) -> None:
     ending.downstream.effects.append(replace(keyed, is_new=True))
 
 
-def _committed_twice(ending: Ending) -> None:
-    ending.downstream.committed.append(ending.downstream.committed[0])
-
-
 def _committed_and_not_returned(ending: Ending) -> None:
     ending.downstream.committed.clear()
 
@@ -186,6 +182,10 @@ def _committed_twice(ending: Ending) -> None:
     ending.downstream.effects.extend([once, once])
 
 
+def _written_twice(ending: Ending) -> None:
+    ending.downstream.committed.append(ending.downstream.committed[0])
+
+
 def _id_twice(ending: Ending) -> None:
     history, event = _record(ending, RunStarted)
     again = replace(event, cause=Cause("runfold.requests", 0, 0, "x"))
@@ -253,7 +253,6 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.tools_act_only_after_their_valid_request, _effect_of_another_attempt),
     (checkers.manual_and_lookup_effects_happen_at_most_once, _second_effect),
     (checkers.known_keys_have_one_effect, _known_key_done_again),
-    (checkers.transactional_effects_are_committed_at_most_once, _committed_twice),
     (checkers.transactional_results_are_those_of_commits, _committed_and_not_returned),
     (checkers.models_are_asked_only_after_their_valid_request, _question_before_its_request),
     (checkers.recorded_completions_are_never_asked_for_again, _question_behind_its_answer),
@@ -276,6 +275,7 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.no_error_is_dropped, _error_dropped),
     (checkers.valid_events_are_legal, _illegal_event),
     (checkers.transactions_commit_at_most_once, _committed_twice),
+    (checkers.transactions_commit_at_most_once, _written_twice),
     (checkers.ids_have_one_effect, _id_twice),
     (checkers.approvals_are_of_what_was_shown, _approval_of_something_else),
     (checkers.no_input_is_unrecordable, _unrecordable_input),

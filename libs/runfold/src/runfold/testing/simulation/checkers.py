@@ -116,14 +116,6 @@ def known_keys_have_one_effect(ending: Ending) -> Iterator[str]:
             yield f"the world was changed {count} times for {key}"
 
 
-def transactional_effects_are_committed_at_most_once(ending: Ending) -> Iterator[str]:
-    """What a TRANSACTIONAL tool writes for one key is committed by one execution of it."""
-    committed = (params[0] for query, params in ending.downstream.committed if query == EFFECT)
-    for key, count in Counter(committed).items():
-        if count > 1:
-            yield f"the effect of {key} was committed {count} times"
-
-
 def transactional_results_are_those_of_commits(ending: Ending) -> Iterator[str]:
     """A TRANSACTIONAL call that succeeded was committed, one that did not was not: the log and the world agree."""
     committed = {params[0] for query, params in ending.downstream.committed if query == EFFECT}
@@ -286,7 +278,6 @@ CHECKERS: tuple[Checker, ...] = (
     tools_act_only_after_their_valid_request,
     manual_and_lookup_effects_happen_at_most_once,
     known_keys_have_one_effect,
-    transactional_effects_are_committed_at_most_once,
     transactional_results_are_those_of_commits,
     models_are_asked_only_after_their_valid_request,
     recorded_completions_are_never_asked_for_again,

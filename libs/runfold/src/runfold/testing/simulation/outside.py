@@ -28,6 +28,7 @@ from runfold.core.events import (
 )
 from runfold.core.policy import MAX_LOST_ATTEMPTS
 from runfold.core.state import Phase
+from runfold.testing.simulation.book import EFFECT
 
 if TYPE_CHECKING:
     from runfold.testing.simulation.checkers import Ending
@@ -45,6 +46,7 @@ def valid_events_are_legal(ending: Ending) -> Iterator[str]:
 def transactions_commit_at_most_once(ending: Ending) -> Iterator[str]:
     """A TRANSACTIONAL tool's writes are there once, whatever died when: the key is committed with them."""
     commits = Counter(act.key for act in ending.downstream.effects if act.recovery is Recovery.TRANSACTIONAL)
+    commits.update(params[0] for query, params in ending.downstream.committed if query == EFFECT)
     for key, count in commits.items():
         if count > 1:
             yield f"the writes of {key} were committed {count} times"
