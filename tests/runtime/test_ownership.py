@@ -14,6 +14,7 @@ from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.codec import inputs as codec_inputs
 from runfold.codec import log as log_codec
 from runfold.core.events import CancelRequested, Interrupted, ModelCallRequested, Resumed, ToolReturned, Why
+from runfold.core.fence import HEADER, Head, Kind
 from runfold.core.payload import BlobRef, Inline
 from runfold.core.state import Status
 from runfold.ports.inputs import InputRecord
@@ -76,6 +77,27 @@ def test_a_log_that_ends_before_what_postgres_has_applied_ends_the_process() -> 
             system.broker.truncate(TOPICS.log, 0, 3)
             error = await death_of(system, await system.start_executor(one_tool_app(Recovery.KEYED, done)))
             assert error.subgroup(LogUnrecoverable) is not None
+
+    run_virtual(main())
+
+
+def test_an_executor_that_cannot_read_what_settles_an_input_ends() -> None:
+    """A newer release has settled it, in a record that this one does not know: taken again, it would have two effects.
+
+    That is said at the take-over; the events of a run that it does not know only park that run.
+    """
+
+    async def main() -> None:
+        async with System.running(partitions=1, compacting=False) as system:
+            newer = await system.start_executor(one_tool_app(Recovery.KEYED, done))
+            await system.until(lambda: newer.executor.ready)
+            newer.kill()
+            await system.start("r1", "a")
+            head = Head(Kind.SETTLED, epoch=0).encode()
+            system.broker.append(TOPICS.log, 0, None, b"\xc3\x01" + bytes(8), ((HEADER, head),))
+            error = await death_of(system, await system.start_executor(one_tool_app(Recovery.KEYED, done)))
+            assert error.subgroup(LogUnrecoverable) is not None
+            assert system.broker.bounds(TOPICS.log, 0)[1] == 3  # two claims and that record
 
     run_virtual(main())
 

@@ -197,7 +197,7 @@ async def test_a_settling_record_that_cannot_be_read_stops_the_partition(world: 
     world.append_raw(Head(Kind.SETTLED, world.epoch).encode(), None, b"?")
     status = await world.compact()
     assert status.stopped
-    assert "upgrade the compactor" in (status.problem or "")
+    assert "upgrade this service" in (status.problem or "")
 
 
 async def test_another_log_a_truncated_and_a_trimmed_one_stop_the_partition(world: World) -> None:

@@ -38,6 +38,7 @@ class Loaded:
         uncovered: (offset, epoch) of the first event after it; None while there is none.
         last_offset: Of the last event applied; ``first``: (offset, epoch) of its ``run_started``.
         parked: Why this code cannot fold it on, or None.
+        has_unreadable: A snapshot of it was set aside, and is still stored.
     """
 
     run_id: str
@@ -49,6 +50,7 @@ class Loaded:
     last_offset: int = -1
     first: tuple[int, int] | None = None
     parked: str | None = None
+    has_unreadable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,9 @@ class Replay:
                 row does not know. None: there are none.
         """
         for run in stored:
+            set_aside = self.set_aside
             loaded = await self._load(run, upto, before)
+            loaded.has_unreadable = self.set_aside > set_aside
             self.runs[run.run_id] = loaded
             self.fence.know(run.run_id, 0 if loaded.state is None else loaded.state.seq + 1)
 
@@ -121,11 +125,17 @@ class Replay:
         """Judge and fold one record; its run must be in memory, or new. As ``apply``, for who loads nothing."""
         return self._apply(record, self._head(record))
 
-    async def read(self, start: int, end: int) -> None:
-        """Apply [start, end) of the log."""
+    async def read(self, start: int, end: int, *, is_tail: bool = False) -> None:
+        """Apply [start, end) of the log; of its tail nobody else has said yet which inputs it settles.
+
+        Raises:
+            LogUnrecoverable: See ``refuse_unknown``.
+        """
         while start < end:
             records = await self._log.read(self.partition, start, end, READ_BATCH)
-            await self.apply(records)
+            applied = await self.apply(records)
+            if is_tail:
+                refuse_unknown(self.partition, applied)
             start = records[-1].offset + 1
 
     def _head(self, record: LogRecord) -> Head:
@@ -228,6 +238,20 @@ class Replay:
         return loaded
 
 
+def refuse_unknown(partition: int, items: Iterable[Applied]) -> None:
+    """An input that is settled by a record of a newer release is settled for others, and would be taken again by us.
+
+    Raises:
+        LogUnrecoverable: There is one: this release must not work on this partition.
+    """
+    for item in items:
+        if item.loaded is None and item.record is None:
+            raise LogUnrecoverable(
+                f"log partition {partition}, offset {item.offset}: a valid record that settles an input cannot be "
+                "decoded by this release: upgrade this service."
+            )
+
+
 def _decode(record: LogRecord, head: Head) -> tuple[RunEvent | InputSettled | PartitionClaimed | None, str | None]:
     try:
         body = log_codec.decode(record.value)
@@ -264,7 +288,7 @@ async def take_over(partition: int, log: Log, store: Snapshots, epoch: int) -> t
     if known.epoch > epoch:
         return row, Replay(partition, log, None, Fence(epoch))
     replay = await _replay_applied(partition, log, None, known, stored)
-    await replay.read(known.applied, epoch)
+    await replay.read(known.applied, epoch, is_tail=True)
     return row, replay
 
 

@@ -17,7 +17,7 @@ from runfold.runtime.compactor.memory import Memory
 from runfold.runtime.compactor.outbox import Outbox
 from runfold.runtime.compactor.settings import CompactorSettings, PartitionStatus
 from runfold.runtime.identity import check_inputs, digest_of
-from runfold.runtime.restore import Applied, nothing_stored, restore
+from runfold.runtime.restore import nothing_stored, refuse_unknown, restore
 
 _log = structlog.get_logger(__name__)
 
@@ -153,7 +153,7 @@ class PartitionCompactor:
         """Fold a batch, publish what it causes, commit what it changes."""
         void, set_aside = memory.replay.fence.void, memory.replay.set_aside
         items = await memory.replay.apply(records) if records else []
-        self._refuse_unknown(items)
+        refuse_unknown(self._partition, items)
         applied = records[-1].offset + 1 if records else memory.row.applied
         tail = (records[-1].offset, digest_of(records[-1])) if records else None
         commit = memory.commit(applied, items, self._clock.elapsed(), tail)
@@ -169,16 +169,6 @@ class PartitionCompactor:
         status.notifications += sent.notifications
         status.dead += sent.dead
         status.failures, status.problem = 0, None
-
-    def _refuse_unknown(self, items: list[Applied]) -> None:
-        """A settled input that cannot be decoded would be settled for others and not for us."""
-        for item in items:
-            if item.loaded is None and item.record is None:
-                message = (
-                    f"log partition {self._partition}, offset {item.offset}: a valid record that settles an input "
-                    "cannot be decoded by this release: upgrade the compactor."
-                )
-                raise LogUnrecoverable(message)
 
 
 def _head(records: list[LogRecord], limit: int) -> list[LogRecord]:
