@@ -111,6 +111,13 @@ async def test_the_newest_two_snapshots_are_kept(store: AnyStore) -> None:
     assert [snapshot.seq for snapshot in stored.snapshots] == [3, 2]
 
 
+async def test_a_new_snapshot_takes_the_place_of_unreadable_ones(store: AnyStore) -> None:
+    row = await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot(), rows.snapshot(seq=3)]))
+    good = rows.snapshot(seq=8, offset=20)
+    await store.commit(rows.commit(row, runs=[rows.run(seq=8)], snapshots=[good], unreadable=["run"]))
+    assert (await store.load_runs(["run"]))["run"].snapshots == (good,)
+
+
 async def test_a_snapshot_learns_where_its_run_goes_on(store: AnyStore) -> None:
     """Interleaving 4: the replay after falling back starts at the older snapshot's own next event."""
     row = await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot()], chunks=[rows.chunk()]))

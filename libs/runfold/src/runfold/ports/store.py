@@ -202,6 +202,8 @@ class Commit:
         expected_applied: The ``applied`` that is expected there too: a database restored from a backup comes by the
             same versions a second time. None: whatever it is.
         runs: Upserted; a row whose ``seq`` is lower than the stored one is not written.
+        unreadable: Runs that have a snapshot that could not be read: those stored before are removed, the commit has a
+            new one.
         next_events: (run_id, snapshot seq, offset, epoch): the run's next event after an older snapshot.
         chunks: Replace what the store holds of their runs from their ``first_index`` on (normally nothing).
         closed_waits: (run_id, wait_id); ``closed_calls``: (run_id, step). Closed ones are removed before opened ones
@@ -216,6 +218,7 @@ class Commit:
     runs: list[RunRow] = field(default_factory=list)
     snapshots: list[SnapshotRow] = field(default_factory=list)
     chunks: list[ChunkRow] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
     next_events: list[tuple[str, int, int, int]] = field(default_factory=list)
     opened_waits: list[WaitRow] = field(default_factory=list)
     closed_waits: list[tuple[str, str]] = field(default_factory=list)

@@ -141,6 +141,8 @@ class MemoryStore:
             known = database.runs.get(run.run_id)
             if known is None or run.seq >= known.seq:
                 database.runs[run.run_id] = run
+        for run_id in commit.unreadable:
+            database.snapshots.pop(run_id, None)
         _write_snapshots(database, commit)
         _write_waits(database, commit)
         _write_calls(database, commit)

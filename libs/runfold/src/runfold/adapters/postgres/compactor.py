@@ -52,6 +52,8 @@ class CompactorWriter(SnapshotReader):
             for run_id, seq, offset, epoch in commit.next_events
         ]
         await write(connection, "snapshot_next", following)
+        if commit.unreadable:
+            await self._database.execute(connection, "snapshots_remove", run_ids=commit.unreadable)
         if commit.chunks:
             starts: dict[str, int] = {}
             for chunk in commit.chunks:

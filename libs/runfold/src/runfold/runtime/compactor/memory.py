@@ -136,6 +136,9 @@ class Memory:
             return
         row, chunks = snapshot(loaded, state)
         commit.snapshots.append(row)
+        if loaded.has_unreadable:
+            commit.unreadable.append(loaded.run_id)
+            loaded.has_unreadable = False
         commit.chunks.extend(chunks)
         loaded.covered, loaded.snapshot_seq, loaded.message_count = row.offset, row.seq, row.message_count
         loaded.uncovered = None

@@ -1,0 +1,1 @@
+delete from {schema}.snapshots where run_id = any(%(run_ids)s)
