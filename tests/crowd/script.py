@@ -11,7 +11,7 @@ from tests.crowd.names import COLLECTIONS
 
 _TURNS: Final = (2, 4)
 _CALLS: Final = (1, 3)
-_WEIGHTS: Final = {"read": 3, "publish": 3, "refund": 2, "file_ticket": 4, "pay": 2, "enter": 3, "send": 2}
+_WEIGHTS: Final = {"read": 3, "publish": 3, "refund": 2, "file_ticket": 4, "pay": 2, "enter": 3, "send": 1}
 GATED: Final = "refund"
 
 

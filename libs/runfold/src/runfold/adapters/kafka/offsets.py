@@ -61,6 +61,8 @@ class Offsets:
                 for spec in (_EARLIEST, _LATEST)
             ]
             begin, end = [(await asyncio.wrap_future(future)).offset for future in futures]
+            if min(begin, end) < 0:  # the client's answer, without an error, when the broker dies during the question
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no offset in the answer: {begin}, {end}"))  # noqa: SLF001 - librdkafka's own code
             # A record that goes between the two questions is no reason to say that the end is before the beginning.
             return LogBounds(begin, max(begin, end))
 
