@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
 
 from runfold import Agent, App, Recovery, ToolContext
+from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import (
     CancelRequested,
@@ -18,6 +20,7 @@ from runfold.core.events import (
     Why,
 )
 from runfold.core.state import Status
+from runfold.ports.inputs import InputRecord
 from tests.runtime.apps import (
     HangingModel,
     claims,
@@ -29,7 +32,7 @@ from tests.runtime.apps import (
     rule_verdict,
 )
 from tests.runtime.faults import FaultyLog
-from tests.runtime.system import TOPICS, Book, System
+from tests.runtime.system import Book, System
 from tests.runtime.virtual import run_virtual
 
 
@@ -66,8 +69,17 @@ def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
 def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
     """P0 claims and pauses before it reads Postgres; P1 works and dies; P0 must claim again, and drive the run.
 
-    Retention has deleted the inputs meanwhile: none of them can wake P0 up.
+    No input comes, which would wake P0 up.
     """
+
+    class Deaf(MemoryInputReader):
+        async def next(self, _: int) -> list[InputRecord]:
+            await asyncio.Event().wait()
+            return []
+
+    class DeafInputs(MemoryInputs):
+        async def open(self, partition: int, next_offsets: Mapping[str, int]) -> Deaf:
+            return Deaf(self._broker, partition, next_offsets)
 
     async def act(ctx: ToolContext[None]) -> str:
         await asyncio.sleep(1000 if ctx.attempt == 1 else 0)
@@ -78,7 +90,9 @@ def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
             app = one_tool_app(Recovery.KEYED, act, timeout=3000.0)
             log = FaultyLog(system.broker)
             log.hold_acks = True
+            system.inputs = DeafInputs
             p0 = await system.start_executor(app, "p0", log)
+            system.inputs = MemoryInputs
             await system.until(lambda: log.held_acks == 1)
             p0.membership.kill()
             p1 = await system.start_executor(app, "p1")
@@ -87,7 +101,6 @@ def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
             await system.until(lambda: 0 in system.database.partitions and system.database.partitions[0].epoch > 0)
             await system.until(lambda: "r1" in system.database.snapshots)
             p1.kill()
-            system.broker.delete_before(TOPICS.requests, 0, 1)
             log.release()
             # At once: the look behind the own records, every five seconds, would notice it as well.
             await system.until(lambda: claims(system) == 3, 3.0)
