@@ -21,7 +21,7 @@ from runfold.testing.harness.harness import Harness
 from runfold.testing.harness.judging import Played, differences, doubts_of, judged, outcome_of
 from runfold.testing.harness.loop import HarnessLoop
 from runfold.testing.harness.places import place_of_death
-from runfold.testing.harness.purity import Key, PlannerJudge
+from runfold.testing.harness.purity import Asking, Key, PlannerJudge
 from runfold.testing.harness.quiet import quiet_logs
 from runfold.testing.simulation.cluster import ExecutorNode
 from runfold.testing.simulation.loop import Process
@@ -114,11 +114,10 @@ class _Search:
     def report(self, every: int, limit: int | None) -> Report:
         began = time.monotonic()
         counting = _Counting(thorough=self.thorough)
-        calm = self._play(counting, PlannerJudge(self.decisions, listening=True))
+        calm = self._play(counting, Asking.LISTENING)
         if calm.error is not None:
-            calm.error.add_note("crash_everywhere: the scenario fails without any crash")
-            raise calm.error
-        again = self._play(_Watch(), PlannerJudge(self.decisions, listening=False))
+            return _without_a_crash(calm, calm.error)
+        again = self._play(_Watch(), Asking.TWICE)
         report = Report(awaits=counting.awaits)
         for finding in [*calm.planning, *again.planning, *self._unlike(), *_unstable(again, calm)]:
             report.add(finding)
@@ -128,7 +127,7 @@ class _Search:
         limit_s = counting.seconds + _LONGER_S
         for step in places:
             killing = _Killing(step, limit_s)
-            played = self._play(killing, PlannerJudge(self.decisions, listening=False))
+            played = self._play(killing, Asking.ONCE)
             report.tried += 1
             for finding in judged(played, calm, unstable, recoveries, self.changing):
                 finding.places = [played.place or f"never: step {step} was not reached"]
@@ -137,7 +136,8 @@ class _Search:
         report.seconds = time.monotonic() - began
         return report
 
-    def _play(self, watch: _Watch, judge: PlannerJudge) -> Played:
+    def _play(self, watch: _Watch, asking: Asking) -> Played:
+        judge = PlannerJudge(self.decisions, asking)
         with asyncio.Runner(loop_factory=HarnessLoop) as runner:
             played = runner.run(self._scene(watch, judge))
         played.planning = judge.findings
@@ -176,6 +176,17 @@ class _Search:
         report.seconds = seconds
         tell = self.progress or _on_stderr
         tell(f"crash_everywhere: {report.tried} of {places} places, {len(report.findings)} findings, {seconds:.0f} s")
+
+
+def _without_a_crash(calm: Played, error: BaseException) -> Report:
+    """Raise what the scenario raises, unless a planner is to blame, which is more to the point."""
+    if not calm.planning:
+        error.add_note("crash_everywhere: the scenario fails without any crash")
+        raise error
+    report = Report()
+    for finding in [*calm.planning, Finding("scenario", f"{type(error).__name__}: {error}", "")]:
+        report.add(finding)
+    return report
 
 
 def _on_stderr(line: str) -> None:

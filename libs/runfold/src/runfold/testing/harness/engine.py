@@ -7,11 +7,9 @@ import contextvars
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from runfold.adapters.memory.dead import MemoryDeadLetters
-from runfold.adapters.memory.effects import MemoryEffects, MemoryEffectsDatabase
 from runfold.adapters.memory.log import MemoryLog
 from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.adapters.memory.store import MemoryStore
@@ -37,7 +35,8 @@ SETTLED_S = 600.0
 _STRIDE_S = 60.0
 _STRIDES = 40
 _BREATH_S = 1.0
-_WORLD = contextvars.Context()
+# It wakes up for records anyway; this is how often it does for nothing.
+_COMPACTOR_POLL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,6 @@ class Engine:
         self.on_input: Callable[[], None] = _nothing
         self.on_executor: Callable[[ExecutorNode], None] = _ignore
         self.on_crash: Callable[[Process], None] = _ignore
-        self.committed = MemoryEffectsDatabase()
-        self._effects = settings.effects or partial(MemoryEffects, self.committed)
         self._make_app = make_app
         self._failure: BaseException | None = None
         self._starting: dict[asyncio.Task[None], None] = {}
@@ -106,6 +103,7 @@ class Engine:
             partitions=1,
             session_s=self._settings.session_s,
             snapshot_every=self._settings.snapshot_every,
+            compactor_poll_s=_COMPACTOR_POLL_S,
             log=lambda broker: TrappedLog(broker, self.traps, self._spring),
             on_node=self._watch,
         )
@@ -152,15 +150,15 @@ class Engine:
     # --- processes ----------------------------------------------------------------------------------------------
 
     async def _start_executor(self) -> None:
-        app = WatchedApp(self._make_app(), self.journal, self._effects)
+        app = WatchedApp(self._make_app(), self.journal, self._settings.effects)
         self.on_executor(await self.cluster.start_executor(app, revision=self.revision))
 
     def _start_reconciler(self) -> None:
-        app = WatchedApp(self._make_app(), self.journal, self._effects)
+        app = WatchedApp(self._make_app(), self.journal, self._settings.effects)
         self.cluster.start_reconciler(app, revision=self.revision)
 
     def _watch(self, node: Node) -> None:
-        node.task.add_done_callback(self._ended, context=_WORLD)
+        node.task.add_done_callback(self._ended, context=contextvars.Context())
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A process that ends by itself with an error is the test's error."""
@@ -228,7 +226,7 @@ class Engine:
         node.process.kill()
         self.on_crash(node.process)
         # In the world's name: nothing of the process runs any more.
-        self._loop.call_soon(self._succeed, node, context=_WORLD)
+        self._loop.call_soon(self._succeed, node, context=contextvars.Context())
 
     def _succeed(self, node: ExecutorNode) -> None:
         node.kill()
@@ -342,7 +340,7 @@ class Engine:
         broker, database = self.cluster.broker, self.cluster.database
         records = sum(broker.bounds(topic, p)[1] for topic in broker.topics.all for p in range(broker.partitions))
         rows = sum(row.version for row in database.partitions.values())
-        kept = len(self.committed.rows) + len(self.cluster.blobs.stored)
+        kept = len(self.cluster.effects_database.rows) + len(self.cluster.blobs.stored)
         working = process.steps if self.journal.running_in(process) else 0
         return records, rows, kept, len(self.journal.calls), self.journal.ended, working
 

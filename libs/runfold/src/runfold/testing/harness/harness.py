@@ -93,7 +93,7 @@ class Harness:
         session: float = 10.0,
         effects: Callable[[], EffectsTable] | None = None,
     ) -> None:
-        self.world = None if world is None else world()
+        self.world: Any = None if world is None else world()
         self._make_world = world
         self.app = self._maker(app)
         self.engine = Engine(self.app, Settings(revision, snapshot_every, session, effects))
@@ -332,7 +332,7 @@ class Harness:
     @property
     def committed(self) -> JsonList:
         """Statements of TRANSACTIONAL tools that were committed, with their parameters (in-memory effects table)."""
-        return self.engine.committed.committed
+        return self.engine.cluster.effects_database.committed
 
     # --- time, crashes, deployments -----------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ class Call:
 
     Attributes:
         kind: ``tool``, ``lookup``, ``approval`` (the tool's approval function), ``model`` or ``lifespan``.
-        run_id, tool, step, attempt, key, arguments: Where they apply.
+        run_id, tool, step, attempt, key, arguments: Where they apply; of a model call, how many ``messages``.
         outcome: ``running`` (a process that was killed leaves it so), ``returned``, ``failed`` (it said so:
             ``ModelRetry``, ``ToolFailed``, a model's error), ``unknown`` (any other exception, a time-out),
             ``absent`` (a lookup's answer) or ``refused`` (the runtime did not let it start).
@@ -42,14 +42,14 @@ class Call:
 
     def __str__(self) -> str:
         if not self.tool:
-            return self.kind
+            return f"the {self.kind}"
         named = self.tool if self.kind == "tool" else f"the {self.kind} function of {self.tool}"
         return f"{named} (step {self.step}, attempt {self.attempt})"
 
 
-def nobody_judges(_state: State, plan: Plan, _planner: Planner) -> Plan:
-    """Take a planner's word."""
-    return plan
+def ask(state: State, planner: Planner) -> Plan:
+    """Ask a planner, and take its word."""
+    return planner(state)
 
 
 @dataclass
@@ -58,12 +58,12 @@ class Journal:
 
     Attributes:
         ended: How many have ended.
-        judge: Told of every decision of an author's planner.
+        judge: Asks an author's planner.
     """
 
     calls: list[Call] = field(default_factory=list)
     ended: int = 0
-    judge: Callable[[State, Plan, Planner], Plan] = nobody_judges
+    judge: Callable[[State, Planner], Plan] = ask
     _open: dict[int, tuple[Call, Process]] = field(default_factory=dict)
 
     def at_work(self) -> bool:

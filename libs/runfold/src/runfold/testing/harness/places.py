@@ -40,8 +40,7 @@ def _event(event: Event) -> str:
 def _doing(last: Event, running: list[Call], calls: list[Call], lines: str) -> str:
     asked = [str(call) for call in running if call.kind != "lifespan"]
     if asked:
-        named = ", ".join("the model" if one == "model" else one for one in asked)
-        return f", while {named} was running{lines}"
+        return f", while {', '.join(asked)} was running{lines}"
     mine = (last.run_id, getattr(last, "step", 0), getattr(last, "attempt", 0))
     if isinstance(last, ToolCallRequested):
         tools = [call for call in calls if call.kind == "tool" and (call.run_id, call.step, call.attempt) == mine]
@@ -49,7 +48,11 @@ def _doing(last: Event, running: list[Call], calls: list[Call], lines: str) -> s
             return f", before {last.tool} was called"
         return f", when {last.tool} had ended and its outcome was not durable"
     if isinstance(last, ModelCallRequested):
-        return ", before or after the model was asked"
+        was_asked = any(
+            call.kind == "model" and call.run_id == last.run_id and call.arguments["messages"] == last.message_count
+            for call in calls
+        )
+        return ", when its answer was not durable" if was_asked else ", before the model was asked"
     return ""
 
 

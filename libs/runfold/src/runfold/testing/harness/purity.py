@@ -9,6 +9,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from enum import Enum, auto
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,33 +30,46 @@ _IMPURE_FUNCTIONS = {os.urandom: "chance", open: "a file", os.getpid: "the proce
 Key = tuple[str, bytes, str]
 
 
+class Asking(Enum):
+    """How a planner is asked: each way shows another fault, and two of them may change what it decides."""
+
+    LISTENING = auto()
+    TWICE = auto()
+    ONCE = auto()
+
+
 class PlannerJudge:
     """Judges every decision of the planners of one run of a scenario.
 
     Args:
-        known: What was decided without a crash, by state; filled when ``listening``.
-        listening: Listen to what the planner calls; slow, so only without a crash.
+        known: What was decided without a crash, by state; filled by the first judge.
+        asking: How.
 
     Attributes:
         findings: Without places.
     """
 
-    def __init__(self, known: dict[Key, Plan], *, listening: bool) -> None:
+    def __init__(self, known: dict[Key, Plan], asking: Asking) -> None:
         self.findings: list[Finding] = []
         self._known = known
-        self._listening = listening
+        self._asking = asking
 
-    def __call__(self, state: State, plan: Plan, planner: Planner) -> Plan:
-        """Judge one decision, and let it stand."""
-        again, heard = _listen(planner, state) if self._listening else (planner(state), None)
+    def __call__(self, state: State, planner: Planner) -> Plan:
+        """Ask a planner, and judge what it decides."""
         name = getattr(planner, "__qualname__", repr(planner))
-        if heard is not None:
-            self._find(name, f"{name} reads {heard}; it may only look at the state: the next owner decides otherwise")
-        if again != plan:
+        if self._asking is Asking.LISTENING:
+            plan, heard = _listen(planner, state)
+            if heard is not None:
+                self._find(
+                    name, f"{name} reads {heard}; it may only look at the state: the next owner decides otherwise"
+                )
+        else:
+            plan = planner(state)
+        if self._asking is Asking.TWICE and (again := planner(state)) != plan:
             self._find(name, f"asked twice about the same state, {name} decides {plan} and then {again}")
         before = self._known.setdefault(_key(state), plan)
         if before != plan:
-            self._find(name, f"{name} decides {plan}, and without a crash {before} for the same state")
+            self._find(name, f"{name} decides {plan}, and at another time {before} for the same state")
         return plan
 
     def _find(self, name: str, what: str) -> None:

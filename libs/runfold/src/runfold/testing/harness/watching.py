@@ -33,14 +33,14 @@ class WatchedApp(App):
     Args:
         app: The author's.
         journal: Where calls are noted.
-        effects: Makes the effects table of a process.
+        make_effects: Makes the effects table of a process, if it is the author's.
     """
 
-    def __init__(self, app: App, journal: Journal, effects: Callable[[], EffectsTable]) -> None:
+    def __init__(self, app: App, journal: Journal, make_effects: Callable[[], EffectsTable] | None) -> None:
         self.__dict__.update(app.__dict__)
         self._app = app
         self._journal = journal
-        self._effects = effects
+        self._make_effects = make_effects
 
     @asynccontextmanager
     async def running(
@@ -49,7 +49,8 @@ class WatchedApp(App):
         """Enter the author's lifespan, and watch it."""
         process = Process.current()
         assert process is not None, "an app of the harness runs in a process of it"  # noqa: S101 - for mypy
-        effects = effects or self._effects()
+        if self._make_effects is not None:
+            effects = self._make_effects()
         async with AsyncExitStack() as stack:
             with self._journal.noting(Call("lifespan", process.name), process) as call:
                 entered = self._app.running(role, revision=revision, effects=effects)
@@ -104,12 +105,13 @@ class _WatchedAgent:
 
     def _judged(self, planner: Planner) -> Planner:
         def plan(state: State) -> Plan:
-            return self._journal.judge(state, planner(state), planner)
+            return self._journal.judge(state, planner)
 
         return plan
 
     async def ask_model(self, run_id: str, messages: Sequence[Message], timeout_s: float) -> ModelAnswer | ModelFailure:
-        with self._journal.noting(Call("model", self._process.name, run_id), self._process) as call:
+        asked = Call("model", self._process.name, run_id, arguments={"messages": len(messages)})
+        with self._journal.noting(asked, self._process) as call:
             answer = await self._agent.ask_model(run_id, messages, timeout_s)
             note_outcome(call, answer)
             return answer

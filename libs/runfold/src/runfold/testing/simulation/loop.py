@@ -90,7 +90,7 @@ class Process:
         if self.condition is not Condition.PAUSED:
             return
         self.condition = Condition.RUNNING
-        asyncio.get_running_loop().call_soon(self._catch_up, context=_WORLD)
+        asyncio.get_running_loop().call_soon(self._catch_up, context=contextvars.Context())
 
     def kill(self) -> None:
         """SIGKILL: nothing of it runs any more."""
@@ -106,7 +106,7 @@ class Process:
         for task in self.tasks:
             task.cancel()
         if self._backlog:
-            asyncio.get_running_loop().call_soon(self._catch_up, context=_WORLD)
+            asyncio.get_running_loop().call_soon(self._catch_up, context=contextvars.Context())
         return list(self.tasks)
 
     def enter(self, call: _Call) -> None:
@@ -133,7 +133,7 @@ class Process:
         self.enter(call)
         self._backlog += kept
         if self._is_behind():
-            asyncio.get_running_loop().call_soon(self._catch_up, context=_WORLD)
+            asyncio.get_running_loop().call_soon(self._catch_up, context=contextvars.Context())
 
 
 class _Call:
@@ -230,6 +230,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._selector_ = _Selector(self.is_real, self.patience)
         super().__init__(self._selector_)
         self._created = 0
+        # One a loop: two threads cannot be in the same context at once.
+        self._world = contextvars.Context()
         self._ident = threading.get_ident()
         self.set_task_factory(self._make_task)
 
@@ -258,7 +260,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if process is None:
             return super().call_soon(callback, *args, context=context)
         call = _Call(callback, args, context)
-        call.handle = super().call_soon(process.enter, call, context=_WORLD)
+        call.handle = super().call_soon(process.enter, call, context=self._world)
         return call.handle
 
     def call_at(
@@ -274,7 +276,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if process is None:
             return super().call_at(when, callback, *args, context=context)
         call = _Call(callback, args, context)
-        call.handle = handle = super().call_at(when, process.enter, call, context=_WORLD)
+        call.handle = handle = super().call_at(when, process.enter, call, context=self._world)
         return handle
 
     def call_soon_threadsafe(
@@ -297,11 +299,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         process = context.get(_CURRENT)
         if process is not None:
             process.tasks[task] = None
-            task.add_done_callback(lambda done: process.tasks.pop(done, None), context=_WORLD)
+            task.add_done_callback(lambda done: process.tasks.pop(done, None), context=self._world)
         return task
-
-
-_WORLD = contextvars.Context()
 
 
 def run_virtual(main: Coroutine[Any, Any, T], limit_s: float = 3600.0, is_busy: Callable[[], bool] = _never) -> T:
