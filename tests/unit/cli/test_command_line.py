@@ -57,6 +57,8 @@ def test_settings_may_stand_anywhere() -> None:
         (["resolve", "r-1", "24", "--by", "ops", "--result", "oops"], "--result is not JSON"),
         (["start", "research", "--input", "{}", "--wait-timeout", "3"], "--wait-timeout is for --wait"),
         (["list", "--status", "sleeping"], "sleeping"),
+        (["verify", "--partition", "12"], "--partition 12: there are 12, counted from 0"),
+        (["rebuild", "--partition", "12"], "--partition 12: there are 12, counted from 0"),
         (["frobnicate"], "frobnicate"),
         (["approve", "r-1", "r-1:19"], "--by"),
         (["list", "--partitions", "many"], "RUNFOLD_PARTITIONS: 'many'"),

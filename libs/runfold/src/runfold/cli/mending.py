@@ -91,13 +91,11 @@ def rebuild(
         from runfold.ports.store import StaleCompactor  # noqa: PLC0415 - heavy
         from runfold.runtime import rebuilding  # noqa: PLC0415 - heavy
 
+        chosen = _chosen(partition, settings)
         async with AsyncExitStack() as stack:
             world = await _reach(settings, stack)
             try:
-                plans = [
-                    await rebuilding.examine(world, number, accept_loss=accept_loss)
-                    for number in _chosen(partition, settings)
-                ]
+                plans = [await rebuilding.examine(world, number, accept_loss=accept_loss) for number in chosen]
                 for plan in plans:
                     _tell(plan)
                 if not yes:

@@ -159,8 +159,7 @@ class PartitionOwner:
         async def look() -> None:
             row = await world.store.partition(self._partition)
             if row is not None:
-                await inspect(row, world.log, world.store)
-                await check_inputs(row, world.inputs)
+                await asyncio.gather(inspect(row, world.log, world.store), check_inputs(row, world.inputs))
 
         try:
             await persist(look, StoreUnavailable, world.chance, self._tell_away)

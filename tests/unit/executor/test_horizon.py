@@ -1,0 +1,65 @@
+"""Which answers of Postgres a tenure believes."""
+
+from __future__ import annotations
+
+import pytest
+
+from runfold.core.positions import Positions
+from runfold.ports.store import Mark, PartitionRow
+from runfold.runtime.executor.horizon import Horizon, StoreBehind
+
+
+def row(applied: int) -> PartitionRow:
+    """Give the row of partition 3."""
+    return PartitionRow(3, 1, "cluster", "topic", applied, 0, 0, 0, Positions())
+
+
+def mark(applied: int, cluster: str = "cluster", topic: str = "topic") -> Mark:
+    """Say where the row stood at an answer."""
+    return Mark(cluster, topic, applied)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (mark(9), "has 9 records applied, and had 10 before: it was restored from an older backup"),
+        (None, "is gone: it had 10 records applied"),
+        (mark(10, cluster="other"), "is about cluster other"),
+        (mark(10, topic="other"), "topic other"),
+    ],
+)
+def test_an_answer_from_before_what_was_seen_is_not_believed(answer: Mark | None, why: str) -> None:
+    """And changes nothing: the next one that has come as far is believed."""
+    horizon = Horizon(3)
+    horizon.begin(row(10))
+    with pytest.raises(StoreBehind, match=why):
+        horizon.believe(answer)
+    horizon.believe(mark(10))
+
+
+def test_every_answer_raises_what_later_ones_must_have_seen() -> None:
+    """What left memory did so because of the farthest answer, not of the take-over."""
+    horizon = Horizon(3)
+    horizon.begin(row(10))
+    horizon.believe(mark(12))
+    with pytest.raises(StoreBehind):
+        horizon.believe(mark(11))
+
+
+def test_a_take_over_from_an_older_row_relies_on_nothing_newer() -> None:
+    """Everything behind that row was folded on from it."""
+    horizon = Horizon(3)
+    horizon.begin(row(10))
+    horizon.begin(row(4))
+    horizon.believe(mark(4))
+
+
+def test_where_nothing_was_stored_nothing_is_missed() -> None:
+    """A fresh installation has no row, and its first one is believed."""
+    horizon = Horizon(3)
+    horizon.begin(None)
+    horizon.believe(None)
+    horizon.believe(mark(0))
+    horizon.believe(mark(5))
+    with pytest.raises(StoreBehind):
+        horizon.believe(None)
