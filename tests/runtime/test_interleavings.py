@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from itertools import pairwise
 
-import pytest
-
 from runfold import Agent, App, Recovery, ToolContext
 from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.codec import inputs as codec_inputs
@@ -144,8 +142,7 @@ def test_3_a_zombie_with_a_fresh_acknowledgement_and_a_quick_person_make_one_eff
     run_virtual(main())
 
 
-@pytest.mark.parametrize("recovery", [Recovery.MANUAL, Recovery.KEYED])
-def test_7_requests_that_were_never_performed_do_not_count_as_crashes(recovery: Recovery) -> None:
+def test_7_requests_that_were_never_performed_do_not_count_as_crashes() -> None:
     """Five re-claims of one process between request and acknowledgement: attempt + 1 each, and no error."""
     calls: list[int] = []
 
@@ -155,7 +152,7 @@ def test_7_requests_that_were_never_performed_do_not_count_as_crashes(recovery: 
 
     async def main() -> None:
         async with System.running(partitions=1) as system:
-            app = one_tool_app(recovery, act)
+            app = one_tool_app(Recovery.MANUAL, act)
             log = FaultyLog(system.broker)
             await system.start_executor(app, "p0", log)
             await system.start("r1", "a")
@@ -166,6 +163,35 @@ def test_7_requests_that_were_never_performed_do_not_count_as_crashes(recovery: 
             assert state.ended is Status.COMPLETED
             assert len(calls) == 1
             assert {why for _, why in requests(system)} <= {Why.FIRST, Why.STALE}
+
+    run_virtual(main())
+
+
+def test_7_what_was_never_performed_does_not_count_when_a_process_really_dies() -> None:
+    """Five re-claims, then one crash in the call: it is run again, as after any first crash."""
+    calls: list[int] = []
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+        return "done"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.KEYED, act)
+            log = FaultyLog(system.broker)
+            p0 = await system.start_executor(app, "p0", log)
+            await system.start("r1", "a")
+            await system.until(lambda: "ModelCallRequested" in system.types("r1"))
+            log.fates.extend(["ok", "unknown"] * 6)
+            await system.until(lambda: len(calls) == 1)
+            assert [why for _, why in requests(system)].count(Why.STALE) >= 3
+            p0.kill()
+            await system.start_executor(app, "p1")
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert requests(system)[-1][1] is Why.TAKEOVER
+            assert len(calls) == 2
 
     run_virtual(main())
 
