@@ -88,6 +88,28 @@ def test_waits_show_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, "waits", []) == "nothing waits\n"
 
 
+def test_a_call_in_doubt_shows_what_is_known_and_the_command_that_settles_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    known = {
+        "error": "2 lookups did not decide it",
+        "idempotency_key": "run-8c1:19",
+        "attempt": 2,
+        "recovery": "lookup",
+    }
+    page = shown(capsys, "waits", [{**DOUBT, "detail": {**known, "requested_at": 1_767_323_045_678}}])
+    said = " ".join(page.split())
+    for part in ("2 lookups did not decide it", "key run-8c1:19, attempt 2, lookup", "runfold resolve run-8c1 19"):
+        assert all(word in said for word in part.split()), part
+    assert "2026-01-02" in said
+
+
+def test_a_run_shows_who_decided_what(capsys: pytest.CaptureFixture[str]) -> None:
+    decided = {"seq": 9, "at": AT, "step": 18, "decision": "absent", "by": "ops", "comment": None, "cause": {}}
+    page = shown(capsys, "run", run(waits=[], decisions=[decided]))
+    assert "2026-01-02 03:04:05 UTC: absent step 18, by ops\n" in page
+
+
 @pytest.mark.parametrize(
     ("reason", "detail", "told", "command"),
     [

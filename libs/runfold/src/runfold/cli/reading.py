@@ -60,11 +60,22 @@ def list_runs(
     with_client(ctx, body, needs_kafka=False)
 
 
-def show(ctx: typer.Context, run: RunId, *, as_json: AsJson = False) -> None:
+def show(
+    ctx: typer.Context,
+    run: RunId,
+    *,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Also who decided what; reads the whole run.", show_default=False)
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show one run: where it stands, what it waits for, what it cost."""
 
     async def body(client: Client) -> None:
-        _show(await client.show(run), "run", as_json=as_json)
+        found = await client.show(run)
+        if decisions:
+            found = {**found, "decisions": await client.decisions(run)}
+        _show(found, "run", as_json=as_json)
 
     with_client(ctx, body)
 

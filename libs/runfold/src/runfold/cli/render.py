@@ -111,6 +111,10 @@ def _run(console: Console, run: Json) -> None:
         since = f" since {when(wait['opened_at'])} UTC" if wait.get("opened_at") else ""
         console.print(Text(f"waits{since} for {waits_for(wait)}"))
         console.print(Text(f"  next: {lifts(wait)}"), soft_wrap=True)
+    for said in run.get("decisions", ()):
+        by, comment = said["by"] or "nobody named", f" ({short(said['comment'], 100)})" if said.get("comment") else ""
+        where = "" if said.get("step") is None else f" step {said['step']}"
+        console.print(Text(f"{when(said['at'])} UTC: {said['decision']}{where}, by {by}{comment}"), soft_wrap=True)
 
 
 def _spent(run: Json) -> str:
@@ -133,12 +137,18 @@ def _waits(console: Console, rows: Json) -> None:
                 row["wait_id"],
                 str(row["step"]),
                 when(row.get("opened_at")),
-                short(why(row), 500),
+                _awaited(row),
             )
             for row in rows
         ],
         "nothing waits",
     )
+
+
+def _awaited(wait: Json) -> str:
+    """Say what a wait is about; of a call in doubt also which command settles it: nobody else was told."""
+    told = short(why(wait), 500)
+    return f"{told} · next: {lifts(wait)}" if wait["reason"] == "indeterminate" else told
 
 
 def _state(console: Console, state: Json) -> None:

@@ -6,12 +6,14 @@ import json
 import re
 import shlex
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 Json = Any
 
 _HEX = re.compile(r"[0-9a-f]{20,}")
 _HASH_SHOWN = 12
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def when(at: str | None) -> str:
@@ -72,7 +74,19 @@ def _approval(wait: Json, detail: Mapping[str, Any]) -> str:
 def _indeterminate(wait: Json, detail: Mapping[str, Any]) -> str:
     tool = wait.get("tool") or detail.get("tool")
     asked = call(tool, wait["arguments"], 80) if wait.get("arguments") is not None else str(tool)
-    return f"{asked} · nobody knows whether it happened: {one_line(detail.get('error') or 'no reason given')}"
+    told = f"{asked} · nobody knows whether it happened: {one_line(detail.get('error') or 'no reason given')}"
+    facts = [
+        f"key {one_line(detail['idempotency_key'])}" if detail.get("idempotency_key") else "",
+        f"attempt {one_line(detail['attempt'])}" if detail.get("attempt") else "",
+        one_line(detail.get("recovery") or ""),
+        f"asked {_moment(detail['requested_at'])} UTC" if isinstance(detail.get("requested_at"), int) else "",
+    ]
+    return " · ".join([told, ", ".join(fact for fact in facts if fact)]).removesuffix(" · ")
+
+
+def _moment(ms: int) -> str:
+    """Show milliseconds since 1970 in UTC to the second."""
+    return when((_EPOCH + timedelta(milliseconds=ms)).isoformat())
 
 
 def _mismatch(_: Json, detail: Mapping[str, Any]) -> str:

@@ -205,6 +205,18 @@ class Client:
         summary = await views.folded_summary(state, self._reader.partition(run_id), self._payloads)
         return {**summary, "waits": waits}
 
+    async def decisions(self, run_id: str) -> JsonList:
+        """Give what people have decided about a run, oldest first: approvals, resolves, resumes, cancels.
+
+        Each: ``seq``, ``at``, ``step`` (None for a cancel), ``decision`` (``approved``, ``rejected``, ``result``,
+        ``error``, ``absent``, ``resumed`` or ``cancelled``), ``by``, ``comment``, ``cause`` (the input that said so).
+
+        Raises:
+            RunNotFoundError: There is no such run.
+        """
+        async with aclosing(self.events(run_id)) as events:
+            return [said async for event in events if (said := views.decision(event)) is not None]
+
     async def state(self, run_id: str, *, at: int | None = None) -> Json:
         """Fold a run's events, up to and including ``seq`` ``at``, and give everything that the fold knows.
 

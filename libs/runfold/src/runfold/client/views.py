@@ -62,6 +62,28 @@ async def event(logged: LoggedEvent, payloads: Payloads) -> Json:
     return event_json(logged.event, **where, value_of=read)
 
 
+def decision(event: Json) -> Json | None:
+    """Give what a person decided in an event, as ``event`` shows it; None where nobody did."""
+    match event["type"]:
+        case "tool_returned" if event["source"] == "operator":
+            said, by = ("error" if event["is_error"] else "result"), event.get("resolved_by")
+        case "resumed" if event.get("approved_by") or event.get("resumed_by"):
+            said, by = event.get("decision") or "resumed", event.get("approved_by") or event.get("resumed_by")
+        case "cancel_requested":
+            said, by = "cancelled", event["requested_by"]
+        case _:
+            return None
+    return {
+        "seq": event["seq"],
+        "at": event["at"],
+        "step": event.get("step"),
+        "decision": said,
+        "by": by,
+        "comment": event.get("comment") or event.get("reason") if said == "cancelled" else event.get("comment"),
+        "cause": event["cause"],
+    }
+
+
 async def run_summary(row: RunRow, payloads: Payloads) -> Json:
     """Show one row of ``runs``."""
     return {
