@@ -114,14 +114,14 @@ class Place:
 
     def waiting(self, reason: str = "awaiting_approval") -> list[str]:
         """Runs that wait for a reason."""
-        return [row[0] for row in self.sql("select run_id from {schema}.waits where reason = %s", reason)]
+        return [row[0] for row in self.query("select run_id from {schema}.waits where reason = %s", reason)]
 
     def status(self, run_id: str) -> str | None:
         """A run's status in Postgres."""
-        rows = self.sql("select status from {schema}.runs where run_id = %s", run_id)
+        rows = self.query("select status from {schema}.runs where run_id = %s", run_id)
         return rows[0][0] if rows else None
 
-    def sql(self, text: str, *values: Any) -> list[Any]:
+    def query(self, text: str, *values: Any) -> list[Any]:
         """Run a statement on the installation's schema."""
         with psycopg.connect(self.installation.environment["RUNFOLD_POSTGRES_DSN"], autocommit=True) as connection:
             done = connection.execute(self._named(text), values or None)
@@ -133,11 +133,11 @@ class Place:
 
     def tables(self) -> list[Any]:
         """Everything of which the log says exactly what it has to be."""
-        return [self.sql(text) for text in WHAT_IS_COMPARED]
+        return [self.query(text) for text in WHAT_IS_COMPARED]
 
     def backup(self) -> None:
         """Copy every table, as pg_dump does."""
-        self.sql("create schema {backup}")
+        self.query("create schema {backup}")
         with psycopg.connect(self.installation.environment["RUNFOLD_POSTGRES_DSN"]) as connection:
             for table in TABLES:
                 here = sql.Identifier(self.installation.schema, table)
@@ -156,7 +156,7 @@ class Place:
                 connection.execute(sql.SQL("delete from {}").format(here))
                 copy = sql.SQL("insert into {} ({}) select {} from {}").format(here, columns, columns, there)
                 connection.execute(copy)
-        self.sql("drop schema {backup} cascade")
+        self.query("drop schema {backup} cascade")
 
     def recreate(self, topic: str) -> None:
         """Delete a topic, and make it again."""
@@ -260,8 +260,8 @@ def test_corrupted_snapshots_are_set_aside_and_folded_again(place: Place) -> Non
     """Both of a run flipped, a chunk of another gone: verify names them, the runs go on, and all is well again."""
     place.begin("flipped", "chunkless")
     flip = "update {schema}.snapshots set state = set_byte(state, 20, 255 - get_byte(state, 20)) where run_id = %s"
-    place.sql(flip, "flipped")
-    place.sql("delete from {schema}.message_chunks where run_id = 'chunkless'")
+    place.query(flip, "flipped")
+    place.query("delete from {schema}.message_chunks where run_id = 'chunkless'")
     said = place.runfold("verify", code=1)
     assert "the snapshot of run 'flipped'" in said
     assert "the snapshot of run 'chunkless'" in said
@@ -293,7 +293,7 @@ def test_postgres_lost_entirely_is_folded_again_from_the_log(place: Place) -> No
     """`runfold setup` under running services: every row and newest snapshot as before, byte for byte."""
     place.begin("survivor")
     before = place.tables()
-    place.sql("drop schema {schema} cascade")
+    place.query("drop schema {schema} cascade")
     place.approve("survivor")
     place.runfold("setup")
     place.ended("survivor")
@@ -322,14 +322,14 @@ def test_another_installations_topics_are_refused(place: Place, make: Make) -> N
 
 def test_a_log_that_ends_before_what_was_applied_is_refused(place: Place) -> None:
     """It says how many records are lost, which runs are affected, and which command accepts it."""
-    applied = place.sql("select applied from {schema}.partitions")[0][0]
-    place.sql("update {schema}.partitions set applied = applied + 3")
-    place.sql("update {schema}.runs set last_offset = %s where run_id = 'known'", applied + 2)
+    applied = place.query("select applied from {schema}.partitions")[0][0]
+    place.query("update {schema}.partitions set applied = applied + 3")
+    place.query("update {schema}.runs set last_offset = %s where run_id = 'known'", applied + 2)
     for said in place.refused():
         assert "the log was truncated by 3 records or more" in said
         assert "runfold rebuild --partition 0 --accept-loss" in said
         assert "known" in said
-    place.sql("update {schema}.partitions set applied = applied - 3")
+    place.query("update {schema}.partitions set applied = applied - 3")
     place.runfold("rebuild", "--yes")
     place.start()
     await_state(place.services, "the folding", lambda: place.status("known"))
@@ -376,8 +376,8 @@ def test_an_input_topic_that_was_made_again_is_mended(place: Place) -> None:
 
 def test_a_log_that_was_trimmed_too_far_is_refused(place: Place) -> None:
     """Records that no snapshot covers are gone: how many, and what to do."""
-    end = place.sql("select applied from {schema}.partitions")[0][0]
-    place.sql("update {schema}.partitions set replay_from = 1, replay_epoch = 0")
+    end = place.query("select applied from {schema}.partitions")[0][0]
+    place.query("update {schema}.partitions set replay_from = 1, replay_epoch = 0")
     place.trim("log", 0, end - 2)
     for said in place.refused():
         assert f"begins at {end - 2}, but records from 1 on are needed" in said

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from runfold import Agent, App, Recovery, ToolContext, tool
+from runfold import ABSENT, Agent, App, Recovery, ToolContext, tool
 from runfold.adapters.memory.broker import Stored
 from runfold.adapters.memory.clock import LoopClock, SeededChance
 from runfold.adapters.memory.inputs import MemoryInputs
@@ -201,6 +201,49 @@ def test_a_restored_database_holds_up_its_own_partition_only(said: list[EventDic
 
     run_virtual(main())
     assert {line["partition"] for line in told(said, "postgres_behind")} == {0}
+
+
+def test_a_verdict_about_a_call_of_a_restored_database_changes_nothing() -> None:
+    """The backup knows the call as open, its owner as gone: the reconciler looks it up, and the owner judges."""
+    book, asked, may_return = Book(), [], asyncio.Event()
+
+    async def act(ctx: ToolContext[None]) -> Any:
+        await may_return.wait()
+        return book.apply(ctx.idempotency_key, "done")
+
+    async def lookup(ctx: ToolContext[None]) -> Any:
+        asked.append(ctx.idempotency_key)
+        return ABSENT if len(asked) == 1 else "found it"
+
+    app = one_tool_app(Recovery.LOOKUP, act, lookup=lookup, timeout=5.0)
+
+    async def main() -> None:
+        HeldStore.may_commit = asyncio.Event()
+        HeldStore.may_commit.set()
+        async with System.running(partitions=1, store=HeldStore) as system:
+            process = await system.start_executor(app)
+            await system.start("r1", "a")
+            await system.until(lambda: system.database.open_calls)
+            older = backup(system)
+            may_return.set()
+            await system.ended("r1")
+            await system.until(lambda: process.executor.runs_in_memory == 0)
+            events = len(system.events("r1"))
+            HeldStore.may_commit.clear()
+            restore(system, older)
+            system.start_reconciler(app)
+            await system.until(lambda: system.broker.bounds(TOPICS.control, 0)[1] > 0)
+            await asyncio.sleep(20)
+            HeldStore.may_commit.set()
+            end = system.broker.bounds(TOPICS.control, 0)[1]
+            for offset in range(end):
+                assert (await settled(system, "r1", offset, TOPICS.control)).outcome is Settlement.STALE
+            assert len(system.events("r1")) == events
+            await system.until(lambda: not system.database.open_calls)
+
+    run_virtual(main())
+    assert asked
+    assert book.effects == {"r1:2": 1}
 
 
 def test_a_database_that_is_about_another_log_is_not_believed(said: list[EventDict]) -> None:

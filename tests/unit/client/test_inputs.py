@@ -36,6 +36,14 @@ async def test_an_accepted_input_names_its_event(world: World) -> None:
     assert found == Settled("accepted", event="run_started", seq=0)
 
 
+async def test_a_dead_input_that_was_copied_again_is_listed_once(world: World) -> None:
+    """Whoever folds the log again copies it again, perhaps without its bytes: the first copy counts."""
+    headers = tuple((name, value.encode()) for name, value in (("topic", "t"), ("partition", "0"), ("offset", "4")))
+    for value in (b'{"a":1}', None):
+        world.broker.append(world.topics.dead, 0, b"r", value, headers)
+    assert [row["value"] for row in await world.client.dead()] == [{"a": 1}]
+
+
 async def test_a_dead_input_says_why(world: World) -> None:
     epoch = world.claim()
     sent = await world.client.cancel(RUN, reason="x", by="ops")
