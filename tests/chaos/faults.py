@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import psycopg
 
-from devstack import Stack
+from devstack import Stack, StackError
 from tests.chaos.fleet import Fleet, Role
 from tests.chaos.schedule import Fault
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 STORM: Final = (1, 4, 2)
 EXECUTORS: Final = STORM[-1]
 _STORM_PAUSE_S: Final = 2.0
+_STARTS: Final = 3
 _TERMINATE: Final = """
 select count(pg_terminate_backend(pid)) from pg_stat_activity
 where datname = current_database() and pid <> pg_backend_pid()
@@ -107,7 +108,7 @@ class Injector:
             else:
                 server.stop()
             _wait(fault.absence_s)
-            server.start()
+            _bring_back(server)
         return True
 
     @contextmanager
@@ -140,6 +141,17 @@ class Injector:
             if member is None:
                 return  # what is left is in the hands of other faults
             self.fleet.stop(member)
+
+
+def _bring_back(server: Server) -> None:
+    """Start it; on a starved machine a start may take longer than it is given, and a supervisor tries again."""
+    for left in reversed(range(_STARTS)):
+        try:
+            return server.start()
+        except StackError:
+            if left == 0:
+                raise
+    return None
 
 
 def _wait(seconds: float) -> None:
