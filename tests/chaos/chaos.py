@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
@@ -11,6 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
+
+import psycopg
+from confluent_kafka import KafkaException
 
 from demo.errors import DemoError
 from demo.installation import Installation
@@ -38,6 +42,7 @@ _TICK_S: Final = 0.1
 _LATENCY_S: Final = (0.05, 0.6)
 _FLEET: Final[dict[Role, int]] = {"executor": EXECUTORS, "compactor": 2, "reconciler": 2}
 _MANY: Final = 16
+_AWAY: Final = (KafkaException, psycopg.Error)
 IN_FLIGHT: Final = 200
 
 Say = Callable[[str], None]
@@ -72,9 +77,16 @@ def run(stack: Stack, folder: Path, plan: Plan, say: Say) -> Report:
         installation = set_up(stack, folder, world)
         try:
             with Services(installation.environment, folder / "logs") as services:
-                return _Chaos(stack, installation, services, world, script, plan, say).run()
-        finally:
+                report = _Chaos(stack, installation, services, world, script, plan, say).run()
+        except BaseException:
+            with contextlib.suppress(*_AWAY):  # what happened before is the news
+                installation.remove()
+            raise
+        try:
             installation.remove()
+        except _AWAY as error:
+            report.problems.append(f"the installation could not be removed: {error}")
+        return report
 
 
 class _Chaos:
