@@ -127,7 +127,7 @@ class Place:
             done = connection.execute(self._named(text), values or None)
             return done.fetchall() if done.description else []
 
-    def _named(self, text: str) -> sql.Composable:
+    def _named(self, text: str) -> sql.Composed:
         backup = sql.Identifier(f"{self.installation.schema}_backup")
         return sql.SQL(text).format(schema=sql.Identifier(self.installation.schema), backup=backup)
 
