@@ -13,6 +13,8 @@ from runfold.runtime.executor.effects import EffectKey, EffectOutcome
 from runfold.runtime.executor.mailbox import Action, Finished, Mailbox
 from runfold.runtime.executor.tenure import Tenure, World
 
+_SHORTEST_S = 0.001
+
 
 @dataclass(slots=True)
 class Run:
@@ -73,7 +75,8 @@ class Run:
 
     def after(self, delay: float, action: Action) -> None:
         """Do something with a batch, ``delay`` seconds from now."""
-        self.mailbox.after(delay, action)
+        # Less than this can vanish in a clock's rounding: who asks again how long it still is would spin.
+        self.mailbox.after(max(delay, _SHORTEST_S) if delay > 0 else 0.0, action)
 
     def after_backoff(self, retries: int, action: Action) -> None:
         """Do something after a tool's back-off."""
