@@ -11,6 +11,7 @@ import pytest
 from runfold import Agent, App, Recovery, ToolContext
 from runfold.adapters.memory.blobs import MemoryBlobs
 from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
+from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.codec import inputs as codec_inputs
 from runfold.codec import log as log_codec
 from runfold.core.events import CancelRequested, Interrupted, ModelCallRequested, Resumed, ToolReturned, Why
@@ -19,6 +20,7 @@ from runfold.core.payload import BlobRef, Inline
 from runfold.core.state import Status
 from runfold.ports.inputs import InputRecord
 from runfold.ports.log import LogUnrecoverable
+from runfold.ports.publisher import Published, PublishFailed
 from tests.runtime.apps import (
     HangingModel,
     claims,
@@ -195,6 +197,52 @@ def test_a_calls_time_counts_from_the_produce_of_its_request(held_s: float, atte
     run_virtual(main())
 
 
+class NoVerdicts(MemoryPublisher):
+    """Cannot write `control`: what a process knows of another one's call stays with it."""
+
+    async def publish(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        *,
+        headers: tuple[tuple[str, bytes], ...] = (),
+        partition: int | None = None,
+    ) -> Published:
+        """Publish, elsewhere."""
+        if topic == TOPICS.control:
+            raise PublishFailed(topic)
+        return await super().publish(topic, key, value, headers=headers, partition=partition)
+
+
+def test_what_a_process_knows_of_a_call_that_is_not_its_own_any_more_is_told_to_the_owner() -> None:
+    """P0 loses the partition during a MANUAL call that succeeds: P1 gets the outcome, and nobody has to find out."""
+    calls: list[int] = []
+    gate = asyncio.Event()
+
+    async def act(ctx: ToolContext[None]) -> str:
+        calls.append(ctx.attempt)
+        await gate.wait()
+        return "sent"
+
+    async def main() -> None:
+        async with System.running(partitions=1) as system:
+            app = one_tool_app(Recovery.MANUAL, act, timeout=2.0)
+            p0 = await system.start_executor(app, "p0")
+            await system.start_executor(app, "p1")
+            await system.start("r1", "a")
+            await system.until(lambda: len(calls) == 1)
+            p0.membership.expire()
+            gate.set()
+            assert (await system.ended("r1")).ended is Status.COMPLETED
+            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert (returned.source, returned.attempt, returned.result) == ("reconciled", 1, Inline(b'"sent"'))
+            assert [event for event in system.events("r1") if isinstance(event, Interrupted)] == []
+            assert calls == [1]
+
+    run_virtual(main())
+
+
 def test_an_outcome_that_survived_beats_an_indeterminate_that_nobody_has_resolved() -> None:
     """P0 loses the partition during a MANUAL call that succeeds; P1 calls it indeterminate; it comes back to P0.
 
@@ -209,7 +257,7 @@ def test_an_outcome_that_survived_beats_an_indeterminate_that_nobody_has_resolve
         return "sent"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with System.running(partitions=1, publisher=NoVerdicts) as system:
             app = one_tool_app(Recovery.MANUAL, act, timeout=2.0)
             p0 = await system.start_executor(app, "p0")
             p1 = await system.start_executor(app, "p1")

@@ -149,6 +149,14 @@ class Effects:
             if (effect.partition, effect.epoch) == (partition, epoch):
                 effect.listener = None
 
+    def unheard(self) -> list[tuple[int, EffectKey, EffectOutcome]]:
+        """Outcomes that are known and that nobody in this process listens for, each with its partition."""
+        return [
+            (each.partition, key, each.outcome)
+            for key, each in self._all()
+            if each.outcome is not None and each.listener is None
+        ]
+
     def forget(self, key: EffectKey) -> None:
         """The outcome is in the log, or its attempt is not open any more."""
         effects = self._by_run.get(key.run_id, {})

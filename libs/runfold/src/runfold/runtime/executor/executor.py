@@ -20,6 +20,7 @@ from runfold.runtime.executor.effects import Effects
 from runfold.runtime.executor.handover import HandOver
 from runfold.runtime.executor.loader import RunLoader
 from runfold.runtime.executor.metrics import ExecutorMetrics, NoMetrics
+from runfold.runtime.executor.orphans import Orphans
 from runfold.runtime.executor.partition import PartitionOwner
 from runfold.runtime.executor.settings import ExecutorSettings
 from runfold.runtime.executor.tenure import World
@@ -110,11 +111,14 @@ class Executor:
                     metrics=self._metrics,
                 )
                 serving = group.create_task(loader.serve(), name="loader")
+                orphans = Orphans(self._world.effects, self._publisher, self._settings, self._owners.__contains__)
+                telling = group.create_task(orphans.serve(), name="orphans")
                 try:
                     await membership.run(self)
                     await hand_over.finish()
                 finally:
                     serving.cancel()
+                    telling.cancel()
                     self._abandon(list(self._owners))
                     self._world.effects.cancel()
 
