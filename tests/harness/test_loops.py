@@ -17,6 +17,7 @@ from aiohttp import web
 
 from runfold import Agent, App, Recovery, ToolContext, tool
 from runfold.testing import Harness, ScriptedModel, run
+from runfold.testing.harness import loop
 from tests.harness.agents import World, app_of, everything
 
 
@@ -130,21 +131,21 @@ def _in_thread(work: Callable[[str], None]) -> App:
     @tool(recovery=Recovery.KEYED, timeout=5.0)
     def sync(ctx: ToolContext[None]) -> str:
         """Work in the SDK's thread."""
-        time.sleep(0.3)
+        time.sleep(0.2)
         work(ctx.idempotency_key)
         return "done"
 
     @tool(recovery=Recovery.KEYED, timeout=5.0)
     async def to_thread(ctx: ToolContext[None]) -> str:
         """Work in a thread of asyncio's."""
-        await asyncio.to_thread(time.sleep, 0.3)
+        await asyncio.to_thread(time.sleep, 0.2)
         work(ctx.idempotency_key)
         return "done"
 
     @tool(recovery=Recovery.KEYED, timeout=5.0)
     async def foreign(ctx: ToolContext[None]) -> str:
         """Work in a thread that nobody tells of."""
-        await anyio.to_thread.run_sync(time.sleep, 0.01)
+        await anyio.to_thread.run_sync(time.sleep, 0.1)
         work(ctx.idempotency_key)
         return "done"
 
@@ -152,8 +153,10 @@ def _in_thread(work: Callable[[str], None]) -> App:
     return app_of([sync, to_thread, foreign], script)
 
 
-def test_a_thread_is_waited_for() -> None:
+@pytest.mark.parametrize("soon_s", [1.0, 0.05], ids=["it ends at once", "it takes longer"])
+def test_a_thread_is_waited_for(monkeypatch: pytest.MonkeyPatch, soon_s: float) -> None:
     """Virtual time does not run away from real work: nothing is timed out, nothing executed twice."""
+    monkeypatch.setattr(loop, "_THREAD_S", soon_s)
     keys: list[str] = []
 
     async def play() -> None:

@@ -17,7 +17,7 @@ from runfold.testing.simulation.loop import VirtualLoop
 T = TypeVar("T")
 
 # A thread that is done within this time ends in the very callback that started it: so a run repeats itself.
-_THREAD_S = 0.25
+_THREAD_S = 1.0
 # Threads that nobody told of (aiosqlite's, anyio's) wake the loop within this time, or find the clock moved.
 _FOREIGN_S = 0.02
 _OURS = ("MainThread", "runfold", "asyncio_")
