@@ -73,6 +73,9 @@ chaos: setup ## Kill, pause and cut off real processes for MINUTES (5), then wak
 	@$(RUN) -m tests.chaos $(MINUTES) $(ARGS)
 	@ZOMBIE_PAUSE_S=60 REQUIRE_SERVICES=1 $(BIN)/python -m pytest -q tests/chaos/test_zombies.py
 
+bench-takeover: setup ## How long runs stand still: SIGKILL, SIGTERM, scale-out (ARGS="--protocol consumer")
+	@$(RUN) -m bench.takeover $(ARGS)
+
 stack-up: setup ## Start Kafka, Postgres and S3 for development; writes .stack/env
 	@$(RUN) -m devstack up --mode $(STACK)
 

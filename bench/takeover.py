@@ -21,6 +21,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from bench.stepping import LogWatch, await_steps, gap, longest_pause, now, settle, start_runs, wait_until
+from bench.stepping_app import TICKS_A_TURN, TURNS
 from demo.errors import DemoError
 from demo.installation import ROOT, Installation
 from demo.processes import Command, Service, Services
@@ -30,6 +31,8 @@ _PARTITIONS: Final = 12
 _REPEATS: Final = 10
 _BEFORE_S: Final = 1.0
 _AFTER_S: Final = 1.0
+# A run that is not further than this lasts for one measurement more: half of its events.
+_FRESH: Final = TURNS * (TICKS_A_TURN + 1)
 _EXECUTOR: Final[Command] = "runfold-step-executor"
 _PROTOCOLS: Final = {"classic": "", "consumer": "group.protocol=consumer\n"}
 
@@ -43,6 +46,7 @@ class Bench:
     watch: LogWatch
     found: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     started: int = 0
+    runs: dict[int, str] = field(default_factory=dict)
 
     def start(self) -> Service:
         """Start an executor more."""
@@ -53,7 +57,9 @@ class Bench:
         """Wait until each has its share and a run steps in every partition."""
         self.services.await_ready(*executors)
         settle(self.services, self.watch, {executor.pid for executor in executors})
-        start_runs(self.installation, set(range(_PARTITIONS)), _PARTITIONS)
+        ending = {each for each in range(_PARTITIONS) if not 0 < self.watch.seq_of(self.runs.get(each, "")) < _FRESH}
+        run_ids = start_runs(self.installation, ending, _PARTITIONS)
+        self.runs |= dict(zip(sorted(ending), run_ids, strict=True))
         await_steps(self.services, self.watch, now())
 
     def await_moved(self, partitions: set[int], since: float) -> None:
