@@ -35,33 +35,40 @@ def shrink(
 
 
 def smaller_conditions(conditions: Conditions) -> Iterator[Conditions]:
-    """Give conditions that are a little kinder."""
+    """Give conditions that are kinder: much kinder ones first, then those that differ in one thing."""
+    yield from _fewer_strikes(conditions)
     for fault in conditions.faults:
         yield replace(conditions, faults=tuple(other for other in conditions.faults if other != fault))
-    yield from smaller_steps(conditions)
-    if conditions.trouble:
-        yield replace(conditions, trouble=0.0)
     if conditions.executors > 1:
         yield replace(conditions, executors=1)
     if conditions.compactors > 1:
         yield replace(conditions, compactors=1)
     if conditions.reconcilers > 1:
         yield replace(conditions, reconcilers=1)
-    if conditions.most_faults > 2:  # noqa: PLR2004 - the least
+    if conditions.trouble:
+        yield replace(conditions, trouble=0.0)
+    if conditions.steps.hiccups:
+        yield replace(conditions, steps=replace(conditions.steps, hiccups=0))
+    yield from _other_strikes(conditions)
+    if conditions.most_faults > _FEWEST:
         yield replace(conditions, most_faults=conditions.most_faults - 1)
 
 
-def smaller_steps(conditions: Conditions) -> Iterator[Conditions]:
-    """Give conditions whose scheduler does less."""
+_FEWEST = 2
+
+
+def _fewer_strikes(conditions: Conditions) -> Iterator[Conditions]:
     steps = conditions.steps
-    if steps.hiccups:
-        yield replace(conditions, steps=replace(steps, hiccups=0))
-    if steps.limit:
-        yield replace(conditions, steps=replace(steps, limit=0))
-        for number in range(1, steps.limit + 1):
-            if number not in steps.dropped:
-                yield replace(conditions, steps=replace(steps, dropped=steps.dropped | {number}))
-        yield replace(conditions, steps=replace(steps, limit=steps.limit - 1))
-    if steps.kills and steps.pauses:
+    for limit in dict.fromkeys((0, 1, 2, steps.limit // 2, steps.limit - 1)):
+        if 0 <= limit < steps.limit:
+            yield replace(conditions, steps=replace(steps, limit=limit))
+
+
+def _other_strikes(conditions: Conditions) -> Iterator[Conditions]:
+    steps = conditions.steps
+    for number in range(1, steps.limit):
+        if number not in steps.dropped:
+            yield replace(conditions, steps=replace(steps, dropped=steps.dropped | {number}))
+    if steps.limit and steps.kills and steps.pauses:
         yield replace(conditions, steps=replace(steps, kills=False))
         yield replace(conditions, steps=replace(steps, pauses=False))
