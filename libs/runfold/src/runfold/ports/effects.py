@@ -5,7 +5,8 @@ It serves two kinds of tools.
 **TRANSACTIONAL** (``perform``, ``find``, ``close``). The author's writes and the key commit in one transaction, so
 that "did it happen?" has an answer that nobody can be wrong about. The protocol of one execution:
 
-1. begin; insert the key *first*. A second execution of the key, here or in another process, waits at that insert for
+1. ``may_start`` is asked, as for every tool: before the transaction, since nothing in it needs more than the key.
+   Begin; insert the key *first*. A second execution of the key, here or in another process, waits at that insert for
    the first one's end: it never runs beside it. It waits no longer than its call's time.
 2. The key is there already: the stored outcome is given, and the tool is not called.
 3. Otherwise the tool is called with the connection, and its outcome is written into the key's row.

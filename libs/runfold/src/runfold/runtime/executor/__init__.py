@@ -7,6 +7,7 @@
 * ``run``         one run as everything below sees it; ``mailbox``: what it was told; ``batch``: events of one append
 * ``driver``      one coroutine a run: take news or an input, decide, ``commit``
 * ``rulings``     what becomes of one input; ``outcomes``: what an effect's outcome means
+* ``again``, ``kept``  another attempt of a call, or none; calls whose outcome the effects table keeps
 * ``version_gate``, ``performing``, ``recovery``   may this code drive it; a decision's events; dangling requests
 * ``launch``, ``work``, ``effects``   from a durable request to an effect in flight, which outlives the epoch
 """
