@@ -33,17 +33,29 @@ def test_an_answer_from_before_what_was_seen_is_not_believed(answer: Mark | None
     horizon = Horizon(3)
     horizon.begin(row(10))
     with pytest.raises(StoreBehind, match=why):
-        horizon.believe(answer)
-    horizon.believe(mark(10))
+        horizon.believe(answer, horizon.seen)
+    horizon.believe(mark(10), horizon.seen)
 
 
 def test_every_answer_raises_what_later_ones_must_have_seen() -> None:
     """What left memory did so because of the farthest answer, not of the take-over."""
     horizon = Horizon(3)
     horizon.begin(row(10))
-    horizon.believe(mark(12))
+    horizon.believe(mark(12), horizon.seen)
     with pytest.raises(StoreBehind):
-        horizon.believe(mark(11))
+        horizon.believe(mark(11), horizon.seen)
+
+
+def test_an_answer_that_was_overtaken_by_a_later_one_is_no_older_backup() -> None:
+    """Of two questions on their way at once, the first one's answer may come last, and from before the second's."""
+    horizon = Horizon(3)
+    horizon.begin(row(10))
+    asked = horizon.seen
+    horizon.believe(mark(12), asked)
+    horizon.believe(mark(11), asked)
+    assert horizon.seen == mark(12)
+    with pytest.raises(StoreBehind, match="has 9 records applied, and had 10 before"):
+        horizon.believe(mark(9), asked)
 
 
 def test_a_take_over_from_an_older_row_relies_on_nothing_newer() -> None:
@@ -51,15 +63,15 @@ def test_a_take_over_from_an_older_row_relies_on_nothing_newer() -> None:
     horizon = Horizon(3)
     horizon.begin(row(10))
     horizon.begin(row(4))
-    horizon.believe(mark(4))
+    horizon.believe(mark(4), horizon.seen)
 
 
 def test_where_nothing_was_stored_nothing_is_missed() -> None:
     """A fresh installation has no row, and its first one is believed."""
     horizon = Horizon(3)
     horizon.begin(None)
-    horizon.believe(None)
-    horizon.believe(mark(0))
-    horizon.believe(mark(5))
+    horizon.believe(None, horizon.seen)
+    horizon.believe(mark(0), horizon.seen)
+    horizon.believe(mark(5), horizon.seen)
     with pytest.raises(StoreBehind):
-        horizon.believe(None)
+        horizon.believe(None, horizon.seen)

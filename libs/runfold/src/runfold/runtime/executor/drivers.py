@@ -84,8 +84,10 @@ class Drivers:
         }
         if not resting:
             return
+        horizon = self._tenure.horizon
+        asked = horizon.seen
         mark, covered = await self._tenure.world.store.covered_marked(self._tenure.partition, resting)
-        self._tenure.horizon.believe(mark)
+        horizon.believe(mark, asked)
         for run_id in covered:
             driver, _ = self._drivers[run_id]
             # It may have been told something while Postgres was asked.

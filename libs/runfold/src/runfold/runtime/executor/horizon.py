@@ -3,7 +3,9 @@
 A run leaves memory, and "there is no such run" is believed, because Postgres holds everything up to ``applied``. A
 database that is restored from a backup meanwhile knows less: its "no such run" would lose an input, and its older
 snapshot of a run would have a step done twice. So an answer counts only together with a row, of the same moment, that
-has come at least as far as the farthest one seen. The compactor folds the same log again from the older row: once it is
+has come at least as far as the farthest one seen *when the question was asked*: of two questions on their way at once
+the one that was asked first may be answered last, and a run that left memory meanwhile was not the one that is asked
+about, since who is asked about is being loaded. The compactor folds the same log again from the older row: once it is
 there, everything that was covered is covered again.
 """
 
@@ -34,8 +36,12 @@ class Horizon:
         """Take the row that was taken over from: whatever it says was folded on from there."""
         self.seen = None if row is None else row.mark
 
-    def believe(self, mark: Mark | None) -> None:
+    def believe(self, mark: Mark | None, asked: Mark | None) -> None:
         """Take note of an answer's mark.
+
+        Args:
+            mark: Where the row stood at the answer.
+            asked: What ``seen`` was when the question was asked.
 
         Raises:
             StoreBehind: The answer must not be believed; the message says why.
@@ -43,8 +49,8 @@ class Horizon:
         seen = self.seen
         where = f"Postgres' row of partition {self.partition}"
         if mark is None:
-            if seen is not None and seen.applied > 0:
-                raise StoreBehind(f"{where} is gone: it had {seen.applied} records applied; {_WAIT}")
+            if asked is not None and asked.applied > 0:
+                raise StoreBehind(f"{where} is gone: it had {asked.applied} records applied; {_WAIT}")
             return
         if seen is None:
             self.seen = mark
@@ -54,12 +60,13 @@ class Horizon:
                 f"{where} is about cluster {mark.cluster_id}, topic {mark.topic_id}; it was about cluster "
                 f"{seen.cluster_id}, topic {seen.topic_id}: restore the backup that belongs to this log"
             )
-        if mark.applied < seen.applied:
+        if asked is not None and mark.applied < asked.applied:
             raise StoreBehind(
-                f"{where} has {mark.applied} records applied, and had {seen.applied} before: it was restored from an "
+                f"{where} has {mark.applied} records applied, and had {asked.applied} before: it was restored from an "
                 f"older backup; {_WAIT}"
             )
-        self.seen = mark
+        if mark.applied > seen.applied:
+            self.seen = mark
 
 
 _WAIT = "inputs of runs that are not in memory wait until the compactor has folded them again"

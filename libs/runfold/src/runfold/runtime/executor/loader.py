@@ -80,8 +80,9 @@ class RunLoader:
             run_ids = [run_id for run_id, future in batch.items() if not future.done()]
             if not run_ids:
                 return {}
+            asked = horizon.seen
             mark, runs = await self._store.load_runs_marked(horizon.partition, run_ids)
-            horizon.believe(mark)
+            horizon.believe(mark, asked)
             return runs
 
         return await persist(ask, StoreUnavailable, self._chance, tell)
