@@ -52,9 +52,7 @@ async def open_postgres(settings: ServiceSettings, kit: Kit, stack: AsyncExitSta
     return store
 
 
-async def open_effects(
-    settings: ServiceSettings, dsn: str | None, kit: Kit, stack: AsyncExitStack
-) -> PostgresEffects:
+async def open_effects(settings: ServiceSettings, dsn: str | None, kit: Kit, stack: AsyncExitStack) -> PostgresEffects:
     """Wait until the database of the effects table answers, and open the table.
 
     Args:

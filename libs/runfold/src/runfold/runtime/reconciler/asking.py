@@ -28,7 +28,7 @@ class Questions:
         self._agents = agents
 
     def terms(self, call: OpenCallRow) -> tuple[float | None, int]:
-        """Give a lookup's own time-out in seconds, if it has one, and how often it may fail: as the running code says."""
+        """Give a lookup's own time-out in seconds, if it has one, and how often it may fail; of the running code."""
         agent = self._agents.get(call.agent)
         spec = None if agent is None else agent.tool(call.tool)
         if spec is None:
