@@ -109,7 +109,7 @@ def _reports(seeds: Iterable[int], workers: int) -> Iterator[Report]:
 
 def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.nice(5)
+    os.nice(3)
 
 
 def report_of(seed: int) -> Report:

@@ -24,12 +24,14 @@ from runfold.ports.store import (
     StoredRun,
     StoreUnavailable,
 )
-from runfold.testing.simulation.loop import Process
+from runfold.testing.simulation.loop import Condition, Process
 from runfold.testing.simulation.trace import Trace
 from runfold.testing.simulation.weather import Weather
 
 _WORLD = contextvars.Context()
 _LATE_S = (0.05, 1.0, 15.0)
+_LOCK_POLL_S = 0.1
+_LOCK_TRIES = 100
 
 
 class FlakyStore(MemoryStore):
@@ -84,6 +86,7 @@ class FlakyStore(MemoryStore):
             raise StoreUnavailable("the simulation is over")
         failing = weather.strikes(weather.commit_failures, "commit")
         fate = weather.chance.choice(["rolled back", "unknown", "later"]) if failing else "ok"
+        await self._lock(commit.row.partition)
         self._say(commit, fate)
         if fate == "rolled back":
             raise StoreUnavailable("the transaction was rolled back")
@@ -97,6 +100,27 @@ class FlakyStore(MemoryStore):
         if fate == "unknown":
             raise StoreUnavailable("the connection was lost behind COMMIT")
         return row
+
+    async def _lock(self, partition: int) -> None:
+        """Lock the partition's row, and be in the transaction for a while: whoever sleeps here keeps others waiting.
+
+        The server frees the row of a client that is dead, and not that of one that sleeps.
+        """
+        weather, process = self._weather, Process.current()
+        if process is None or not weather.is_bad or not weather.store_delay:
+            return
+        for _ in range(_LOCK_TRIES):
+            holder = weather.locks.get(partition)
+            if holder is None or holder.condition is Condition.DEAD or not weather.is_bad:
+                break
+            await asyncio.sleep(_LOCK_POLL_S)
+        else:
+            raise StoreUnavailable("lock timeout: another transaction holds the partition's row")
+        weather.locks[partition] = process
+        try:
+            await self._lag()
+        finally:
+            weather.locks.pop(partition, None)
 
     def _land(self, commit: Commit) -> None:
         """The server finds the COMMIT of a client that is gone."""

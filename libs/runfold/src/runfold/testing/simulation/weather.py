@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from runfold.adapters.memory.clock import LoopClock
+from runfold.testing.simulation.loop import Process
 
 
 def stream(seed: int, role: str) -> Random:
@@ -33,6 +34,7 @@ class Weather:
         is_bad: False: the clients work as they should, and people do nothing silly.
         blobs_away, kafka_away: The object store, or the whole of Kafka, cannot be reached.
         is_over: Nothing is written to Postgres any more: the processes are being buried.
+        locks: Partition -> the process whose transaction has locked its row.
         injected: What was done to the system, name -> count.
     """
 
@@ -50,6 +52,7 @@ class Weather:
     blobs_away: bool = False
     kafka_away: bool = False
     is_over: bool = False
+    locks: dict[int, Process] = field(default_factory=dict)
     injected: Counter[str] = field(default_factory=Counter)
 
     async def lag(self, most: float) -> None:
