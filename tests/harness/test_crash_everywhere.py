@@ -73,6 +73,11 @@ async def test_it_works_in_an_async_test_too() -> None:
     assert await report is report
 
 
+def test_a_harness_that_is_not_entered_can_be_asked_too() -> None:
+    """The method is the function, with what the harness is made of."""
+    assert Harness(_booking, world=_Desk).crash_everywhere(finished, limit=2).tried == 2
+
+
 def test_progress_is_told() -> None:
     """To whom asks for it, after each place."""
     told: list[str] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -20,6 +20,7 @@ from runfold.ports.effects import EffectsTable
 from runfold.sdk.app import App
 from runfold.testing.harness.engine import Engine, Settings
 from runfold.testing.harness.errors import InputRefusedError, RunNotFoundError, RunWaitsError
+from runfold.testing.harness.findings import Report
 from runfold.testing.harness.journal import Call
 from runfold.testing.harness.loop import Bridge, open_bridge
 from runfold.testing.harness.quiet import quiet_logs
@@ -95,6 +96,14 @@ class Harness:
     ) -> None:
         self.world: Any = None if world is None else world()
         self._make_world = world
+        self._made_of: dict[str, Any] = {
+            "app": app,
+            "world": world,
+            "revision": revision,
+            "snapshot_every": snapshot_every,
+            "session": session,
+            "effects": effects,
+        }
         self.app = self._maker(app)
         self.engine = Engine(self.app, Settings(revision, snapshot_every, session, effects))
         self._bridge: Bridge | None = None
@@ -242,7 +251,7 @@ class Harness:
 
     # --- reading ------------------------------------------------------------------------------------------------
 
-    async def result(self, run_id: str, *, timeout: float = _RESULT_S) -> Json:  # noqa: ASYNC109 - virtual seconds
+    async def result(self, run_id: str, timeout: float = _RESULT_S) -> Json:  # noqa: ASYNC109 - virtual seconds
         """Let the run go on until it has ended, and give its output.
 
         Raises:
@@ -256,7 +265,7 @@ class Harness:
                 raise RunWaitsError(run_id, waits)
         return await self._call(lambda: self.engine.client.result(run_id))
 
-    async def waiting(self, run_id: str, *, timeout: float = _RESULT_S) -> JsonList:  # noqa: ASYNC109 - virtual
+    async def waiting(self, run_id: str, timeout: float = _RESULT_S) -> JsonList:  # noqa: ASYNC109 - virtual
         """Let the run go on until it waits for somebody, and give its open waits; [] if it has ended."""
         return await self._call(partial(self._end_or_waits, run_id, timeout)) or []
 
@@ -350,8 +359,8 @@ class Harness:
 
     def crash(
         self,
-        *,
         after: str | None = None,
+        *,
         before: str | None = None,
         step: int | None = None,
         run_id: str | None = None,
@@ -391,6 +400,12 @@ class Harness:
         """Roll out another app: like ``restart``, with its code; the revision counts up unless one is said."""
         named = revision or f"{self.engine.revision}+1"
         await self._call(partial(self.engine.replace, self._maker(app), named))
+
+    def crash_everywhere(self, scenario: Callable[[Harness], Awaitable[Any]], **options: Any) -> Report:  # noqa: ANN401 - of the function
+        """``runfold.testing.crash_everywhere`` with what this harness is made of; this one need not be entered."""
+        from runfold.testing.harness.crashing import crash_everywhere  # noqa: PLC0415 - it makes harnesses itself
+
+        return crash_everywhere(scenario, **self._made_of, **options)
 
 
 def _made(make: Callable[..., object], *world: object) -> App:
