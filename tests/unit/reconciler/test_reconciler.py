@@ -223,6 +223,19 @@ async def test_a_hanging_lookup_holds_up_nobody_else(world: World, lookups: Look
         assert ("run-exit", 1.0, 1) in seen
 
 
+async def test_a_lookup_that_does_not_end_is_not_waited_for(world: World, lookups: Lookups) -> None:
+    """Interleaving 16: while one lookup hangs, long before its time-out, other calls are leased, asked and told."""
+    lookups.answers["run-hang"] = "hang"
+    await world.open_call("run-hang")
+    async with world.reconciling(lookup_timeout_s=30.0), asyncio.timeout(10.0):
+        await lookups.hung.get()
+        for number in range(3):
+            await world.open_call(f"run-{number}")
+            assert (await world.verdict()).run_id == f"run-{number}"
+        lookups.release.set()
+        assert (await world.verdict()).run_id == "run-hang"
+
+
 async def test_no_more_calls_are_leased_than_can_be_asked_about(world: World, lookups: Lookups) -> None:
     """A lease must not run out in a queue."""
     for number in range(3):
