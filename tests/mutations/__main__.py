@@ -12,7 +12,7 @@ import sys
 import time
 from random import SystemRandom
 
-from tests.mutations.catalogue import MUTATIONS, by_name, clean, planted, speaks, table
+from tests.mutations.catalogue import MUTATIONS, by_name, clean, covered_table, planted, speaks, table
 from tests.mutations.planting import Mutation
 from tests.simulation.scenario import run_seed
 
@@ -46,6 +46,8 @@ def main() -> int:
             found.append(f"{mutation.name}: {_search(mutation, given.seeds)}")
             _tell(f"    {found[-1]}")
     sys.stdout.write(table(caught))
+    if not given.names:
+        sys.stdout.write(f"\n{covered_table()}")
     sys.stdout.write("".join(f"{line}\n" for line in found))
     return 0 if all(caught.values()) and is_clean else 1
 

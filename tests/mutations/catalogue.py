@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 
 from tests.mutations import compaction, effects, inputs, ownership, recovery, rulings, takeover
+from tests.mutations.covered import COVERED
 from tests.mutations.planting import Mutation
 from tests.mutations.stage import play
 
@@ -40,10 +41,23 @@ def table(caught: Mapping[str, bool]) -> str:
     lines = [_line(_HEAD), _line(["---"] * len(_HEAD))]
     for mutation in MUTATIONS:
         if mutation.name in caught:
-            schedule = " ".join((inspect.getdoc(mutation.scenario) or "").split())
+            schedule = _schedule(mutation)
             said = "yes" if caught[mutation.name] else "**no**"
             checker = f"`{mutation.checker.__name__}`"
             lines.append(_line([f"`{mutation.name}`", mutation.fault, mutation.breaks, schedule, checker, said]))
+    return "\n".join(lines) + "\n"
+
+
+def _schedule(mutation: Mutation) -> str:
+    """Its name in words, and what happens."""
+    name = mutation.scenario.__name__.strip("_").replace("_", " ")
+    return f"*{name}*: {' '.join((inspect.getdoc(mutation.scenario) or '').split())}"
+
+
+def covered_table() -> str:
+    """Give the table of the rules that others cover, in Markdown."""
+    lines = [_line(("mutation", "what the mutated code does", "what makes up for it")), _line(["---"] * 3)]
+    lines += [_line([f"`{rule.name}`", rule.fault, rule.covered_by]) for rule in COVERED]
     return "\n".join(lines) + "\n"
 
 

@@ -89,7 +89,7 @@ def _never_claim_again() -> Planted:
     return replaced(partition, "claim_backoff", lambda _: lambda *_: 1e6)
 
 
-async def _a_claim_lands_late(stage: Stage) -> None:
+async def a_claim_lands_late(stage: Stage) -> None:
     """P0's claim lands behind P1's, and P0 is gone: P1 is still assigned the partition."""
     app = stage.one_tool(Recovery.KEYED)
     p0, log = await stage.executor(app)
@@ -253,7 +253,7 @@ MUTATIONS = (
         ENDS,
         checkers.every_run_ends,
         _never_claim_again,
-        _a_claim_lands_late,
+        a_claim_lands_late,
     ),
     Mutation(
         "stale-epoch-valid",

@@ -230,7 +230,7 @@ def _doubt_at_once() -> Planted:
     return replaced(recovery, "_doubt_later", mutate)
 
 
-async def _a_quick_person(stage: Stage) -> None:
+async def a_quick_person(stage: Stage) -> None:
     """P0 sleeps with a fresh acknowledgement of a MANUAL call; whoever is asked looks at once, and says what is so."""
     app = stage.one_tool(Recovery.MANUAL, timeout=5.0)
     p0, log = await stage.ready(app)
@@ -390,7 +390,7 @@ MUTATIONS = (
         ONCE,
         checkers.manual_and_lookup_effects_happen_at_most_once,
         _doubt_at_once,
-        _a_quick_person,
+        a_quick_person,
     ),
     Mutation(
         "survivor-dropped",

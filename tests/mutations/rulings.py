@@ -9,6 +9,7 @@ from typing import Any
 from runfold import Recovery
 from runfold.codec import inputs as codec_inputs
 from runfold.codec import log as log_codec
+from runfold.codec.input_types import VerdictInput
 from runfold.core import decisions
 from runfold.core.events import Cause, InputSettled, Interrupted, RunCompleted, Settlement, ToolReturned, WaitReason
 from runfold.core.fence import HEADER
@@ -180,6 +181,40 @@ async def _an_approval_is_given_twice(stage: Stage) -> None:
     go.set()
 
 
+def _verdicts_about_closed_calls_are_taken() -> Planted:
+    def mutate(real: Any) -> Any:
+        async def verdict(run: Any, batch: Any, state: Any, given: Any, cause: Any) -> Any:
+            call = state.call_at(given.step)
+            if call is None or given.outcome != "found":
+                return await real(run, batch, state, given, cause)
+            await executor_rulings._found(run, batch, state, call, given, cause)
+            return executor_rulings.CAUSED
+
+        return verdict
+
+    return replaced(executor_rulings, "_verdict", mutate)
+
+
+async def _a_verdict_comes_behind_the_outcome(stage: Stage) -> None:
+    """Of two calls one has returned, the other is at work; then the reconciler says what it found of the first."""
+    go = asyncio.Event()
+
+    async def other(ctx: Context) -> Any:
+        await go.wait()
+        return await stage.perform(ctx, Recovery.KEYED)
+
+    tools = stage.tool(Recovery.LOOKUP), stage.tool(Recovery.KEYED, other, name="other")
+    await stage.ready(stage.app(*tools, script=([("act", {}), ("other", {})], "done")))
+    await stage.start()
+    await stage.until(lambda: stage.has(ToolReturned))
+    found = VerdictInput(
+        run_id="r1", step=2, attempt=1, outcome="found", verdict_by="reconciler", result=b'{"id":"r1:2"}'
+    )
+    await stage.cluster.send(TOPICS.control, "r1", codec_inputs.encode_verdict(found))
+    await asyncio.sleep(2)
+    go.set()
+
+
 def _only_a_closed_turn_ends_a_doubt() -> Planted:
     def mutate(_: Any) -> Any:
         def returned(state: Any) -> Any:
@@ -330,6 +365,14 @@ MUTATIONS = (
         outside.no_input_is_unrecordable,
         _a_used_approval_is_open,
         _an_approval_is_given_twice,
+    ),
+    Mutation(
+        "closed-call-judged",
+        "a verdict about a call that has returned is taken",
+        INPUTS,
+        outside.no_input_is_unrecordable,
+        _verdicts_about_closed_calls_are_taken,
+        _a_verdict_comes_behind_the_outcome,
     ),
     Mutation(
         "doubt-left-open",

@@ -135,6 +135,26 @@ async def _a_void_record_has_the_next_seq(stage: Stage) -> None:
     await stage.ready(app, "p1")
 
 
+async def an_owner_dies_behind_an_approval(stage: Stage) -> None:
+    """A snapshot stands at the wait; the approval's record is the very next one, and then P0 dies in the call."""
+
+    async def act(ctx: Context) -> Any:
+        if ctx.attempt == 1:
+            await asyncio.Event().wait()
+        return await stage.perform(ctx, Recovery.KEYED)
+
+    app = stage.one_tool(Recovery.KEYED, act, needs_approval=True)
+    p0, _ = await stage.ready(app)
+    await stage.start()
+    await stage.until(lambda: stage.has(Interrupted))
+    await stage.applied()
+    await stage.cluster.approve("r1", 2)
+    await stage.until(lambda: stage.book.calls)
+    await stage.applied()
+    p0.kill()
+    await stage.ready(app, "p1")
+
+
 # --- snapshots that cannot be read ------------------------------------------------------------------------------
 
 
@@ -200,7 +220,7 @@ def _row_and_runs_are_of_two_moments() -> Planted:
     return together(replaced(MemoryStore, "load_partition", mutate), replaced(Replay, "_load", ahead_is_taken))
 
 
-async def _the_compactor_catches_up_during_a_take_over(stage: Stage) -> None:
+async def the_compactor_catches_up_during_a_take_over(stage: Stage) -> None:
     """It commits a person's "absent", and the doubt about the next attempt, while P1 reads."""
 
     async def act(ctx: Context) -> Any:
@@ -311,7 +331,7 @@ MUTATIONS = (
         ONCE,
         checkers.manual_and_lookup_effects_happen_at_most_once,
         _row_and_runs_are_of_two_moments,
-        _the_compactor_catches_up_during_a_take_over,
+        the_compactor_catches_up_during_a_take_over,
     ),
     Mutation(
         "older-postgres-believed",

@@ -12,6 +12,8 @@ import pytest
 from runfold.testing.simulation.checkers import CHECKERS
 from tests.mutations import planting
 from tests.mutations.catalogue import MUTATIONS, by_name, clean, planted, speaks
+from tests.mutations.covered import COVERED, Covered
+from tests.mutations.stage import play
 
 # Virtual time may stand still: a loop that never waits.
 pytestmark = pytest.mark.timeout(60)
@@ -37,6 +39,13 @@ def _clean(name: str) -> tuple[str, ...] | list[str]:
 def _schedule(name: str) -> tuple[object, ...]:
     mutation = by_name(name)
     return mutation.scenario, tuple(sorted(mutation.settings.items(), key=str))
+
+
+@pytest.mark.parametrize("rule", COVERED, ids=lambda rule: rule.name)
+def test_a_rule_that_another_covers_is_not_missed(rule: Covered) -> None:
+    """Alone: so docs/mutations.md does not promise of it that a checker would notice."""
+    with rule.plant():
+        assert play(rule.scenario, rule.settings) == []
 
 
 def test_a_mutation_whose_place_is_gone_fails() -> None:
