@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 SETTLED_S = 600.0
 _STRIDE_S = 60.0
-_STRIDES = 40
+_STRIDES = 12
 _BREATH_S = 1.0
 # It wakes up for records anyway; this is how often it does for nothing.
 _COMPACTOR_POLL_S = 10.0
