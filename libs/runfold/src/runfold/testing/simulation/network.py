@@ -27,6 +27,10 @@ _LATE_S = (0.1, 2.0, 15.0)
 Landed = Callable[["Process | None", int, Stored], None]
 
 
+def _nobody(_: Process | None) -> None:
+    """Nobody is told."""
+
+
 @dataclass(eq=False)
 class _Append:
     """One record between its client and the broker, and the way back to whom it concerns."""
@@ -65,8 +69,16 @@ class NetworkLog(MemoryLog):
             ``broken`` (the connection breaks here).
     """
 
-    def __init__(self, broker: MemoryBroker, weather: Weather, landed: Landed, trace: Trace | None = None) -> None:
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        weather: Weather,
+        landed: Landed,
+        trace: Trace | None = None,
+        appended: Callable[[Process | None], None] = _nobody,
+    ) -> None:
         super().__init__(broker)
+        self._appended = appended
         self.hold_landing = self.hold_acks = False
         self.ack_delay = 0.0
         self.fates: deque[str] = deque()
@@ -94,6 +106,11 @@ class NetworkLog(MemoryLog):
                 loop.call_soon(self._arrive, connection, context=_WORLD)
         for _ in self._acks:
             loop.call_soon(self._return, context=_WORLD)
+
+    def append(self, partition: int, key: str | None, head: bytes, value: bytes, on_ack: OnAck) -> None:
+        """Append one record without waiting; whoever strikes processes is told."""
+        super().append(partition, key, head, value, on_ack)
+        self._appended(Process.current())
 
     # --- the way there ------------------------------------------------------------------------------------------
 

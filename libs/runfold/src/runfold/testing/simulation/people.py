@@ -88,7 +88,10 @@ class People:
         if wait.reason is WaitReason.AWAITING_APPROVAL:
             decision = self.chance.choice(["approved", "approved", "rejected"])
             by = self.chance.choice(["dana", "lee"])
-            value = codec_inputs.encode_approval(run_id, wait.wait_id, decision, by, **ids)
+            digest = wait.arguments_digest if self._sometimes() else None
+            if self._silly(0.1):
+                digest = "0" * 64  # of something else than what is asked
+            value = codec_inputs.encode_approval(run_id, wait.wait_id, decision, by, arguments_digest=digest, **ids)
             await self.send(TOPICS.approvals, run_id, value)
         elif wait.reason is WaitReason.INDETERMINATE:
             await self._resolve(run_id, wait, attempt, ids)

@@ -10,7 +10,8 @@ A step is what a process runs between two awaits (``loop.Process``). Before each
 When a strike hits is chosen in two ways: uniformly, by the number of steps until the next one (a draw from an
 exponential distribution, so that every step is as likely as any other); and right behind a record that matters, since
 that is where a system like this one breaks: some steps after a request, an outcome or a claim has landed, which covers
-the moments before and behind the acknowledgement, the effect and the next append.
+the moments before and behind the acknowledgement, the effect and the next append; or while a record still waits in the
+client's queue, which is how a zombie comes to write.
 """
 
 from __future__ import annotations
@@ -133,6 +134,14 @@ class Scheduler:
             return
         if Head.decode(dict(record.headers)[HEADER]).kind is not Kind.SETTLED or self._chance.random() < _SELDOM:
             watched.strike = min(watched.strike, self._chance.randint(1, 12))
+
+    def appended(self, writer: Process | None) -> None:
+        """A record is in its client's queue: its writer may be struck before it is sent, and wake up as a zombie."""
+        watched = None if writer is None or not self.enabled else self._watched.get(writer)
+        if watched is None or not self.steps.bias or self.struck >= self.steps.limit:
+            return
+        if self._chance.random() < self.steps.bias / 2:
+            watched.strike = 1
 
     def _draw(self, mean: int) -> int:
         return 1 + int(self._chance.expovariate(1 / mean)) if mean else _NEVER

@@ -30,7 +30,7 @@ from runfold.adapters.memory.store import MemoryStore
 from runfold.testing.simulation.book import Book
 from runfold.testing.simulation.checkers import Ending, check
 from runfold.testing.simulation.cluster import TOPICS, Cluster
-from runfold.testing.simulation.faults import ALL_FAULTS, Faults
+from runfold.testing.simulation.faults import ALL_FAULTS, STEPS, Faults
 from runfold.testing.simulation.history import History
 from runfold.testing.simulation.loop import run_virtual
 from runfold.testing.simulation.network import FlakyPublisher, NetworkLog, SlowInputs
@@ -86,7 +86,10 @@ class Conditions:
     def of(cls, seed: int, faults: Collection[str] | None = None) -> Self:
         """The conditions of a seed, with the faults that are given instead of its own."""
         chance = stream(seed, "conditions")
-        own = tuple(sorted(chance.sample(ALL_FAULTS, chance.randint(1, 8))))
+        drawn = set(chance.sample(ALL_FAULTS, chance.randint(1, 8)))
+        # Deaths and pauses at any await, under whatever else goes wrong, are what this is for.
+        drawn |= {fault for fault in STEPS if chance.random() < 0.4}  # noqa: PLR2004 - often
+        own = tuple(sorted(drawn))
         chosen = own if faults is None else tuple(faults)
         return cls(
             faults=chosen,
@@ -193,7 +196,7 @@ class Simulation:
             store=lambda database: FlakyStore(database, weather, trace),
             publisher=lambda broker: FlakyPublisher(broker, weather, trace),
             inputs=lambda broker: SlowInputs(broker, weather),
-            log=lambda broker: NetworkLog(broker, weather, scheduler.landed, trace),
+            log=lambda broker: NetworkLog(broker, weather, scheduler.landed, trace, scheduler.appended),
             clock=weather.clock,
             effects=lambda database: FlakyEffects(database, weather),
             on_node=lambda node: scheduler.watch(node),  # noqa: PLW0108 - made below
