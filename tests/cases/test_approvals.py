@@ -133,7 +133,7 @@ async def _reach(system: System, reason: str) -> None:
 
 @pytest.mark.parametrize("reason", ["awaiting_approval", "indeterminate", "error", "unknown_agent", "version_mismatch"])
 def test_an_interrupt_lasts_longer_than_every_time_out(reason: str) -> None:
-    """An hour (a model has ten minutes) with executor, compactor and reconciler running: not a record more, in any topic."""
+    """An hour (a model has ten minutes) with all services running: not a record more, in any topic."""
 
     def ends(system: System) -> dict[str, int]:
         return {topic: system.broker.bounds(topic, 0)[1] for topic in TOPICS.all}
