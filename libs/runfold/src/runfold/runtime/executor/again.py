@@ -6,13 +6,15 @@ from runfold.core import drafts
 from runfold.core.events import Outcome, Recovery, Source, WaitReason, Why
 from runfold.core.payload import inline_json
 from runfold.core.policy import MAX_LOST_ATTEMPTS, key_may_be_forgotten
-from runfold.core.state import Call, Phase, State
+from runfold.core.state import Call, ModelCall, Phase, State
 from runfold.core.text import clip
 from runfold.runtime.executor import launch
 from runfold.runtime.executor.batch import Batch
+from runfold.runtime.executor.effects import EffectKey
 from runfold.runtime.executor.mailbox import Action
 from runfold.runtime.executor.run import Run
 
+SUSPECT_PAUSE_S = 0.3
 _FORGOTTEN = (
     "the downstream remembers a key for {ttl:g} s (key_ttl), and that time is over or nearly so: {proves}; "
     "before: {trouble}"
@@ -51,6 +53,22 @@ def forgotten(run: Run, call: Call, proves: str) -> str:
     return _FORGOTTEN.format(ttl=(call.key_ttl_ms or 0) / 1000, proves=proves, trouble=trouble)
 
 
+def take_over(run: Run, batch: Batch, state: State, call: Call) -> None:
+    """Make the next attempt of a call whose process was lost; the last one that it has, apart from the others'."""
+    if is_its_turn(run, call, call.lost):
+        request(run, batch, state, call, Why.TAKEOVER)
+    else:
+        run.after(SUSPECT_PAUSE_S * (1 + run.world.chance.jitter()), request_later(run, call, Why.TAKEOVER))
+
+
+def is_its_turn(run: Run, call: Call | ModelCall, lost: int) -> bool:
+    """Whether an attempt behind ``lost`` further lost ones may be requested now; see ``suspects``."""
+    if lost + 2 < MAX_LOST_ATTEMPTS:
+        return True
+    world = run.world
+    return world.suspects.admit(EffectKey(run.run_id, call.step, call.attempt + 1), world.clock.elapsed())
+
+
 def request_later(run: Run, call: Call, why: Why) -> Action:
     """Request the next attempt when its moment has come, if this one is still the open one by then."""
     attempt = call.attempt
@@ -65,7 +83,11 @@ def request_later(run: Run, call: Call, why: Why) -> Action:
                 fail(batch, state, call, error)
             else:
                 give_up(run, batch, state, call, error)
-        elif not run.tenure.draining:
+        elif run.tenure.draining:
+            return
+        elif why is Why.TAKEOVER:
+            take_over(run, batch, state, call)
+        else:
             request(run, batch, state, call, why)
 
     return action

@@ -92,10 +92,12 @@ class Effects:
 
     Args:
         group: Owns the tasks; they are cancelled when the process ends.
+        on_end: Told of each effect that has ended, whoever listens for its outcome.
     """
 
-    def __init__(self, group: asyncio.TaskGroup) -> None:
+    def __init__(self, group: asyncio.TaskGroup, on_end: Callable[[EffectKey], object] | None = None) -> None:
         self._group = group
+        self._on_end = on_end
         self._by_run: dict[str, dict[EffectKey, _Effect]] = {}
 
     def start(
@@ -184,6 +186,8 @@ class Effects:
             _log.exception("effect_crashed", run_id=key.run_id, step=key.step, attempt=key.attempt)
             outcome = Crashed(f"{type(error).__name__}: {error}")
         effect.outcome = outcome
+        if self._on_end is not None:
+            self._on_end(key)
         if effect.listener is not None:
             effect.listener(key, outcome)
         elif self.alive(key):

@@ -23,6 +23,7 @@ from runfold.runtime.executor.metrics import ExecutorMetrics, NoMetrics
 from runfold.runtime.executor.orphans import Orphans
 from runfold.runtime.executor.partition import PartitionOwner
 from runfold.runtime.executor.settings import ExecutorSettings
+from runfold.runtime.executor.suspects import Suspects
 from runfold.runtime.executor.tenure import World
 from runfold.runtime.payloads import Payloads
 
@@ -95,6 +96,7 @@ class Executor:
             loader = RunLoader(self._store, self._chance, self._metrics)
             self._group = group
             self._hand_over = hand_over = HandOver(self._drains, self._clock, self._settings, group)
+            suspects = Suspects()
             async with asyncio.TaskGroup() as effects:
                 self._world = World(
                     log=self._log,
@@ -104,7 +106,8 @@ class Executor:
                     agents=self._agents,
                     payloads=self._payloads,
                     loader=loader,
-                    effects=Effects(effects),
+                    effects=Effects(effects, suspects.ended),
+                    suspects=suspects,
                     clock=self._clock,
                     chance=self._chance,
                     settings=self._settings,

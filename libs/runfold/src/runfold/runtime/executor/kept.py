@@ -29,7 +29,7 @@ def not_found(run: Run, batch: Batch, state: State, call: Call) -> None:
         if lost_too_often(call):
             again.stop(batch, state, call.step)
         else:
-            again.request(run, batch, state, call, Why.TAKEOVER)
+            again.take_over(run, batch, state, call)
     elif again.may_retry(run, state, call):
         run.after_backoff(call.retries, again.request_later(run, call, Why.RETRY))
     else:

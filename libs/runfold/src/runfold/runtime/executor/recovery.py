@@ -49,7 +49,22 @@ def _recover_model(run: Run, batch: Batch, state: State, call: ModelCall) -> Non
     elif lost_too_often(call):
         again.stop(batch, state, call.step)
     else:
+        _take_model_call_over(run, batch, state, call)
+
+
+def _take_model_call_over(run: Run, batch: Batch, state: State, call: ModelCall) -> None:
+    if again.is_its_turn(run, call, call.lost):
         outcomes.request_model_again(run, batch, state, Why.TAKEOVER)
+        return
+    attempt = call.attempt
+
+    def action(later: Batch) -> None:
+        now = later.known
+        is_same = now.model_call is call and call.is_open and call.attempt == attempt
+        if is_same and not run.tenure.draining and now.operational_wait() is None:
+            _recover_model(run, later, now, call)
+
+    run.after(again.SUSPECT_PAUSE_S * (1 + run.world.chance.jitter()), action)
 
 
 def _recover_call(run: Run, batch: Batch, state: State, call: Call) -> None:
@@ -68,7 +83,7 @@ def _recover_call(run: Run, batch: Batch, state: State, call: Call) -> None:
         if lost_too_often(call):
             again.stop(batch, state, call.step)
         else:
-            again.request(run, batch, state, call, Why.TAKEOVER)
+            again.take_over(run, batch, state, call)
     elif call.recovery is Recovery.MANUAL:
         _doubt_later(run, call)
     # LOOKUP: the reconciler asks, and its verdict arrives as an input.

@@ -316,6 +316,8 @@ def _absent(run: Run, batch: Batch, state: State, call: Call, cause: Cause) -> R
     elif call.absents + 1 >= MAX_LOST_ATTEMPTS:
         detail = {"error": f"step {call.step} was lost {MAX_LOST_ATTEMPTS} times before it happened", "step": call.step}
         batch.add(drafts.interruption(state, stamp, WaitReason.ERROR, detail))
+    elif not again.is_its_turn(run, call, call.absents):
+        return Hold(again.SUSPECT_PAUSE_S * (1 + run.world.chance.jitter()))
     else:
         recovery, first = call.recovery, drafts.first_requested_at(call, stamp, call.recovery)
         batch.add(

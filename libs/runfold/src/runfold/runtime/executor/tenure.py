@@ -20,6 +20,7 @@ from runfold.runtime.executor.horizon import Horizon
 from runfold.runtime.executor.loader import RunLoader
 from runfold.runtime.executor.metrics import ExecutorMetrics
 from runfold.runtime.executor.settings import ExecutorSettings
+from runfold.runtime.executor.suspects import Suspects
 from runfold.runtime.executor.writer import EpochOver, EpochWriter
 from runfold.runtime.payloads import Payloads
 from runfold.runtime.restore import Loaded, Replay
@@ -37,6 +38,7 @@ class World:
     payloads: Payloads
     loader: RunLoader
     effects: Effects
+    suspects: Suspects
     clock: Clock
     chance: Chance
     settings: ExecutorSettings
