@@ -10,8 +10,8 @@ from runfold.adapters.memory.broker import MemoryBroker, Stored
 from runfold.codec.log import decode
 from runfold.core.events import LogRecordBody
 from runfold.ports.log import OnAck
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import Process
+from runfold.testing.simulation.cluster import ExecutorNode
+from runfold.testing.simulation.faulty_log import FaultyLog
 
 
 class DyingLog(FaultyLog):
@@ -29,7 +29,7 @@ class DyingLog(FaultyLog):
 
     def __init__(self, broker: MemoryBroker, after: Callable[[LogRecordBody], bool], turns: int = 0) -> None:
         super().__init__(broker)
-        self.process: Process | None = None
+        self.process: ExecutorNode | None = None
         self.is_dead = False
         self._after = after
         self._left = turns
@@ -52,6 +52,6 @@ class DyingLog(FaultyLog):
         kill_myself(self.process)
 
 
-def kill_myself(process: Process) -> None:
+def kill_myself(process: ExecutorNode) -> None:
     """SIGKILL, from the process's own code: the group's timer belongs to the world, which lives on."""
     contextvars.Context().run(process.kill)

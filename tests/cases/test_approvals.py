@@ -11,10 +11,10 @@ from runfold import Agent, App, Recovery, ToolContext, tool
 from runfold.core.events import Interrupted, LogRecordBody, ModelResponded, Resumed
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import model_app, one_tool_app, settled
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import TOPICS, Book, System
-from tests.runtime.virtual import run_virtual
 
 DAY_S = 86_400.0
 
@@ -35,9 +35,9 @@ def gated_app(book: Book, instructions: str = "v1") -> App:
     return App([Agent("a", model=model, instructions=instructions, tools=[publish])])
 
 
-async def _assert_consumed_once(system: System, book: Book) -> None:
-    assert (await system.ended("r1")).ended is Status.COMPLETED
-    assert [event.wait_id for event in system.events("r1") if isinstance(event, Resumed)] == ["r1:2"]
+async def _assert_consumed_once(cluster: Cluster, book: Book) -> None:
+    assert (await cluster.ended("r1")).ended is Status.COMPLETED
+    assert [event.wait_id for event in cluster.events("r1") if isinstance(event, Resumed)] == ["r1:2"]
     assert book.effects == {"r1:3": 1}
 
 
@@ -48,33 +48,33 @@ def test_an_approval_arrives_while_its_gate_is_being_appended(held: str, times: 
     book = Book()
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
-            process = await system.start_executor(gated_app(book), log=log)
-            await system.until(lambda: process.executor.ready)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
+            process = await cluster.start_executor(gated_app(book), log=log)
+            await cluster.until(lambda: process.executor.ready)
             if held == "before the broker":
                 log.watch = lambda record: setattr(log, "hold_landing", isinstance(record, ModelResponded))
             else:
                 log.trap = _is_gate
-            await system.start("r1", "a")
+            await cluster.start("r1", "a")
             if held == "before the broker":
-                await system.until(lambda: log.held > 0)
-                assert "Interrupted" not in system.types("r1")
+                await cluster.until(lambda: log.held > 0)
+                assert "Interrupted" not in cluster.types("r1")
             else:
-                await system.until(lambda: log.hold_acks)
-                assert system.types("r1")[-1] == "Interrupted"
+                await cluster.until(lambda: log.hold_acks)
+                assert cluster.types("r1")[-1] == "Interrupted"
             log.watch = lambda _: None
-            offsets = [await system.approve("r1", 2) for _ in range(times)]
+            offsets = [await cluster.approve("r1", 2) for _ in range(times)]
             await asyncio.sleep(1)
-            assert "Resumed" not in system.types("r1")
+            assert "Resumed" not in cluster.types("r1")
             if held == "and the acknowledgement is lost":
                 process.kill()
-                await system.start_executor(gated_app(book), "p1")
+                await cluster.start_executor(gated_app(book), "p1")
             else:
                 log.release()
-            await _assert_consumed_once(system, book)
+            await _assert_consumed_once(cluster, book)
             for offset in offsets[1:]:
-                assert (await settled(system, "r1", offset, TOPICS.approvals)).outcome == "duplicate"
+                assert (await settled(cluster, "r1", offset, TOPICS.approvals)).outcome == "duplicate"
 
     run_virtual(main())
 
@@ -86,23 +86,23 @@ def test_an_approval_arrives_after_its_gate(later_s: float, times: int) -> None:
     book = Book()
 
     async def main() -> None:
-        async with System.running(partitions=1, compacting=False) as system:
-            compactor, process = system.start_compactor(), await system.start_executor(gated_app(book))
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
+        async with Cluster.running(partitions=1, compacting=False) as cluster:
+            compactor, process = cluster.start_compactor(), await cluster.start_executor(gated_app(book))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
             if later_s > 60:
                 await asyncio.sleep(60)
                 await process.stop()  # a paused run is no process
                 await compactor.stop()
                 await asyncio.sleep(later_s)
-                system.start_compactor()
-                await system.start_executor(gated_app(book))
+                cluster.start_compactor()
+                await cluster.start_executor(gated_app(book))
             else:
                 await asyncio.sleep(later_s)
-            offsets = [await system.approve("r1", 2) for _ in range(times)]
-            await _assert_consumed_once(system, book)
+            offsets = [await cluster.approve("r1", 2) for _ in range(times)]
+            await _assert_consumed_once(cluster, book)
             for offset in offsets[1:]:
-                assert (await settled(system, "r1", offset, TOPICS.approvals)).outcome == "duplicate"
+                assert (await settled(cluster, "r1", offset, TOPICS.approvals)).outcome == "duplicate"
 
     run_virtual(main(), 4 * DAY_S)
 
@@ -111,7 +111,7 @@ async def _raise(_: ToolContext[None]) -> str:
     raise RuntimeError("connection reset")
 
 
-async def _reach(system: System, reason: str) -> None:
+async def _reach(cluster: Cluster, reason: str) -> None:
     """Bring a run to a wait of this kind."""
     apps: dict[str, App] = {
         "awaiting_approval": gated_app(Book()),
@@ -120,33 +120,33 @@ async def _reach(system: System, reason: str) -> None:
         "unknown_agent": model_app("x", name="another"),
         "version_mismatch": gated_app(Book()),
     }
-    process = await system.start_executor(apps[reason])
-    system.start_reconciler(apps[reason])
-    await system.start("r1", "a")
+    process = await cluster.start_executor(apps[reason])
+    cluster.start_reconciler(apps[reason])
+    await cluster.start("r1", "a")
     if reason == "version_mismatch":
-        await system.waiting("r1", "awaiting_approval")
+        await cluster.waiting("r1", "awaiting_approval")
         await process.stop()
-        await system.start_executor(gated_app(Book(), "v2"))
-        await system.approve("r1", 2)
-    await system.waiting("r1", reason)
+        await cluster.start_executor(gated_app(Book(), "v2"))
+        await cluster.approve("r1", 2)
+    await cluster.waiting("r1", reason)
 
 
 @pytest.mark.parametrize("reason", ["awaiting_approval", "indeterminate", "error", "unknown_agent", "version_mismatch"])
 def test_an_interrupt_lasts_longer_than_every_time_out(reason: str) -> None:
     """An hour (a model has ten minutes) with all services running: not a record more, in any topic."""
 
-    def ends(system: System) -> dict[str, int]:
-        return {topic: system.broker.bounds(topic, 0)[1] for topic in TOPICS.all}
+    def ends(cluster: Cluster) -> dict[str, int]:
+        return {topic: cluster.broker.bounds(topic, 0)[1] for topic in TOPICS.all}
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await _reach(system, reason)
+        async with Cluster.running(partitions=1) as cluster:
+            await _reach(cluster, reason)
             await asyncio.sleep(60)
-            before, row = ends(system), system.database.runs["r1"]
+            before, row = ends(cluster), cluster.database.runs["r1"]
             assert before[TOPICS.notifications] >= 1
             await asyncio.sleep(3600)
-            assert ends(system) == before
-            assert system.database.runs["r1"] == row
+            assert ends(cluster) == before
+            assert cluster.database.runs["r1"] == row
 
     run_virtual(main(), 10_000)
 
@@ -157,23 +157,23 @@ def test_interrupted_then_another_prompt_then_the_approval(*, is_early: bool) ->
     book = Book()
 
     async def main() -> Any:
-        async with System.running(partitions=1) as system:
-            old = await system.start_executor(gated_app(book, "v1"))
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
+        async with Cluster.running(partitions=1) as cluster:
+            old = await cluster.start_executor(gated_app(book, "v1"))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
             await asyncio.sleep(60)
             await old.stop()
             if is_early:
-                await system.approve("r1", 2)
-            new = await system.start_executor(gated_app(book, "v2"))
+                await cluster.approve("r1", 2)
+            new = await cluster.start_executor(gated_app(book, "v2"))
             if not is_early:
-                await system.until(lambda: new.executor.ready)
+                await cluster.until(lambda: new.executor.ready)
                 await asyncio.sleep(60)
-                await system.approve("r1", 2)
+                await cluster.approve("r1", 2)
             began = asyncio.get_running_loop().time()
-            await system.waiting("r1", "version_mismatch")
+            await cluster.waiting("r1", "version_mismatch")
             assert asyncio.get_running_loop().time() - began < 5
-            refused = system.events("r1")[-1]
+            refused = cluster.events("r1")[-1]
             assert isinstance(refused, Interrupted)
             assert b'"prompt"' in refused.detail.data  # type: ignore[union-attr]
             assert not book.effects

@@ -11,10 +11,10 @@ from runfold import ABSENT, Agent, App, Recovery, ToolContext, tool
 from runfold.core.events import Interrupted, LogRecordBody, ToolCallRequested, ToolReturned, WaitReason
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.cases.dying import DyingLog
 from tests.runtime.apps import hang, one_tool_app, settled
-from tests.runtime.system import TOPICS, Book, System
-from tests.runtime.virtual import run_virtual
 
 CLASSES = [Recovery.RERUN, Recovery.KEYED, Recovery.LOOKUP, Recovery.MANUAL]
 
@@ -42,17 +42,17 @@ def test_killed_between_tool_returned_and_the_next_append(recovery: Recovery, *,
 
         lookup = _never_there if recovery is Recovery.LOOKUP else None
         app = one_tool_app(recovery, act, lookup=lookup)
-        async with System.running(partitions=1, compacting=is_compacted) as system:
-            log = DyingLog(system.broker, _is_outcome, turns)
-            log.process = await system.start_executor(app, "p0", log)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
-            await system.until(lambda: log.is_dead)
-            is_last = system.types("r1")[-1] == "ToolReturned"
-            await system.start_executor(app, "p1")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+        async with Cluster.running(partitions=1, compacting=is_compacted) as cluster:
+            log = DyingLog(cluster.broker, _is_outcome, turns)
+            log.process = await cluster.start_executor(app, "p0", log)
+            cluster.start_reconciler(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: log.is_dead)
+            is_last = cluster.types("r1")[-1] == "ToolReturned"
+            await cluster.start_executor(app, "p1")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert book.effects == {"r1:2": 1}
-            assert system.types("r1").count("ToolReturned") == 1
+            assert cluster.types("r1").count("ToolReturned") == 1
             return is_last
 
     for turns in range(25):
@@ -85,24 +85,24 @@ def test_a_crash_right_after_an_approved_effect(recovery: Recovery) -> None:
 
     async def main() -> None:
         app = _gated(book, recovery, [("act", {"body": "b"}), "done"], dies=True)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            await system.approve("r1", 2)
-            await system.until(lambda: book.effects["r1:3"] == 1)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            cluster.start_reconciler(app)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            await cluster.approve("r1", 2)
+            await cluster.until(lambda: book.effects["r1:3"] == 1)
             process.kill()
-            await system.start_executor(app)
+            await cluster.start_executor(app)
             if recovery is Recovery.MANUAL:
-                await system.waiting("r1", "indeterminate")
+                await cluster.waiting("r1", "indeterminate")
                 await asyncio.sleep(600)
             else:
-                assert (await system.ended("r1")).ended is Status.COMPLETED
+                assert (await cluster.ended("r1")).ended is Status.COMPLETED
             # A KEYED downstream was asked again with the same key, and knows it.
             assert book.effects["r1:3"] == (2 if recovery is Recovery.KEYED else 1)
             assert book.results == {"r1:3": "b"}
-            gates = [e for e in system.events("r1") if isinstance(e, Interrupted) and e.reason == "awaiting_approval"]
+            gates = [e for e in cluster.events("r1") if isinstance(e, Interrupted) and e.reason == "awaiting_approval"]
             assert [gate.wait_id for gate in gates] == ["r1:2"]
 
     run_virtual(main())
@@ -115,30 +115,30 @@ def test_other_arguments_need_another_approval() -> None:
     async def main() -> None:
         script = [("act", {"body": "b"}), ("act", {"body": "c"}), "done"]
         app = _gated(book, Recovery.KEYED, script, dies=True)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            await system.approve("r1", 2)
-            await system.until(lambda: book.effects["r1:3"] == 1)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            await cluster.approve("r1", 2)
+            await cluster.until(lambda: book.effects["r1:3"] == 1)
             process.kill()
-            await system.start_executor(app)
-            await system.until(lambda: (state := system.state("r1")) is not None and "r1:5" in state.waits)
-            again, other = await system.approve("r1", 2), await system.approve("r1", 2, by="erin")
-            assert (await settled(system, "r1", again, TOPICS.approvals)).outcome == "duplicate"
-            assert (await settled(system, "r1", other, TOPICS.approvals)).reason == "not_open"
+            await cluster.start_executor(app)
+            await cluster.until(lambda: (state := cluster.state("r1")) is not None and "r1:5" in state.waits)
+            again, other = await cluster.approve("r1", 2), await cluster.approve("r1", 2, by="erin")
+            assert (await settled(cluster, "r1", again, TOPICS.approvals)).outcome == "duplicate"
+            assert (await settled(cluster, "r1", other, TOPICS.approvals)).reason == "not_open"
             await asyncio.sleep(600)
             assert book.results == {"r1:3": "b"}
-            await system.approve("r1", 5)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.approve("r1", 5)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert book.results == {"r1:3": "b", "r1:6": "c"}
-            asked = [e for e in system.events("r1") if isinstance(e, ToolCallRequested)]
+            asked = [e for e in cluster.events("r1") if isinstance(e, ToolCallRequested)]
             assert [(e.step, e.attempt, e.approval_id) for e in asked] == [
                 (3, 1, "r1:2"),
                 (3, 2, "r1:2"),
                 (6, 1, "r1:5"),
             ]
-            gates = [e for e in system.events("r1") if isinstance(e, Interrupted)]
+            gates = [e for e in cluster.events("r1") if isinstance(e, Interrupted)]
             assert {gate.reason for gate in gates} == {WaitReason.AWAITING_APPROVAL}
 
     run_virtual(main())

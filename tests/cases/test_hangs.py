@@ -10,9 +10,9 @@ import pytest
 from runfold import Recovery, ToolContext
 from runfold.core.events import ToolReturned
 from runfold.core.state import Status
+from runfold.testing.simulation.cluster import Book, Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import one_tool_app, requests
-from tests.runtime.system import Book, System
-from tests.runtime.virtual import run_virtual
 
 
 @pytest.mark.parametrize("recovery", [Recovery.RERUN, Recovery.KEYED, Recovery.LOOKUP, Recovery.MANUAL])
@@ -33,14 +33,14 @@ def test_a_tool_outlasts_sessions_and_leases(recovery: Recovery) -> None:
     async def main() -> None:
         lookup = look if recovery is Recovery.LOOKUP else None
         app = one_tool_app(recovery, act, lookup=lookup, timeout=200.0)
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
-            await system.until(lambda: book.effects["r1:2"] == 1)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            assert [attempt for attempt, _ in requests(system)] == [1]
-            assert system.types("r1").count("ToolReturned") == 1
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            cluster.start_reconciler(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: book.effects["r1:2"] == 1)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert [attempt for attempt, _ in requests(cluster)] == [1]
+            assert cluster.types("r1").count("ToolReturned") == 1
             assert book.effects == {"r1:2": 1}
 
     run_virtual(main())
@@ -65,20 +65,20 @@ def test_an_executor_hangs_in_a_tool() -> None:
 
     async def main() -> None:
         app = one_tool_app(Recovery.LOOKUP, act, lookup=look, timeout=30.0)
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
-            await system.until(lambda: book.effects["r1:2"] == 1)
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            cluster.start_reconciler(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: book.effects["r1:2"] == 1)
             began = asyncio.get_running_loop().time()
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             # time-out and grace, then a scan, a commit and a lookup
             assert 35 <= asyncio.get_running_loop().time() - began <= 40
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert returned.source == "reconciled"
             assert book.effects == {"r1:2": 1}
             released.set()
             await asyncio.sleep(60)
-            assert system.types("r1").count("ToolReturned") == 1
+            assert cluster.types("r1").count("ToolReturned") == 1
 
     run_virtual(main())

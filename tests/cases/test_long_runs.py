@@ -18,8 +18,8 @@ from runfold.adapters.postgres import migrate, open_store
 from runfold.core.state import Status
 from runfold.ports.store import Commit, PartitionRow
 from runfold.testing import ScriptedModel
-from tests.runtime.system import TOPICS, System
-from tests.runtime.virtual import run_virtual
+from runfold.testing.simulation.cluster import TOPICS, Cluster
+from runfold.testing.simulation.loop import run_virtual
 
 STEPS = 10_000
 MARKS = (1000, 5000, STEPS)
@@ -87,14 +87,14 @@ def long() -> Long:
         def store(database: MemoryDatabase) -> MemoryStore:
             return _KeepingStore(database, commits)
 
-        async with System.running(partitions=1, snapshot_every=SNAPSHOT_EVERY, store=store) as system:
-            await system.start_executor(_app())
-            await system.start("r1", "long")
-            runs = system.database.runs
-            await system.until(lambda: "r1" in runs and runs["r1"].status is Status.COMPLETED, 3600)
+        async with Cluster.running(partitions=1, snapshot_every=SNAPSHOT_EVERY, store=store) as cluster:
+            await cluster.start_executor(_app())
+            await cluster.start("r1", "long")
+            runs = cluster.database.runs
+            await cluster.until(lambda: "r1" in runs and runs["r1"].status is Status.COMPLETED, 3600)
             assert runs["r1"].step == STEPS + 1
-            _, end = system.broker.bounds(TOPICS.log, 0)
-            return Long(commits, [len(record.value or b"") for record in system.broker.slice(TOPICS.log, 0, 0, end)])
+            _, end = cluster.broker.bounds(TOPICS.log, 0)
+            return Long(commits, [len(record.value or b"") for record in cluster.broker.slice(TOPICS.log, 0, 0, end)])
 
     return run_virtual(main(), 7200)
 

@@ -17,10 +17,10 @@ from runfold.core.partitioning import partition_of
 from runfold.core.state import Status
 from runfold.ports.log import OnAck
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import Cluster, ExecutorNode
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 from tests.cases.dying import kill_myself
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import Process, System
-from tests.runtime.virtual import run_virtual
 
 PARTITIONS = 4
 UNKNOWN_SCHEMA = b"\xc3\x01" + bytes(8) + b"?"
@@ -54,11 +54,11 @@ def _explode(_: object) -> Any:
     raise ValueError("broken")
 
 
-async def _assert_neighbours_move(system: System, runs: list[str]) -> None:
+async def _assert_neighbours_move(cluster: Cluster, runs: list[str]) -> None:
     for run_id in runs:
-        assert (await system.ended(run_id)).ended is Status.COMPLETED
+        assert (await cluster.ended(run_id)).ended is Status.COMPLETED
     # The compactor moves too: it holds the end of each of them.
-    await system.until(lambda: all(system.database.runs[run_id].status is Status.COMPLETED for run_id in runs))
+    await cluster.until(lambda: all(cluster.database.runs[run_id].status is Status.COMPLETED for run_id in runs))
 
 
 @pytest.mark.parametrize("poison", ["planner", "first_message", "model"])
@@ -70,15 +70,15 @@ def test_one_poison_run_in_every_partition(poison: str) -> None:
 
     async def main() -> None:
         poisoned, neighbours = _runs("poison", 1), _runs("good", 3)
-        async with System.running(partitions=PARTITIONS) as system:
-            await system.start_executor(App([bad, _good()]))
+        async with Cluster.running(partitions=PARTITIONS) as cluster:
+            await cluster.start_executor(App([bad, _good()]))
             for run_id in poisoned:
-                await system.start(run_id, "bad")
+                await cluster.start(run_id, "bad")
             for run_id in neighbours:
-                await system.start(run_id, "good")
-            await _assert_neighbours_move(system, neighbours)
+                await cluster.start(run_id, "good")
+            await _assert_neighbours_move(cluster, neighbours)
             for run_id in poisoned:
-                await system.waiting(run_id, "error")
+                await cluster.waiting(run_id, "error")
 
     run_virtual(main())
 
@@ -86,7 +86,7 @@ def test_one_poison_run_in_every_partition(poison: str) -> None:
 def test_a_run_that_kills_its_process_in_every_partition() -> None:
     """After three crashes it waits with an error; its neighbours, in flight whenever it killed, all complete."""
     deaths = 0
-    executors: list[Process] = []
+    executors: list[ExecutorNode] = []
 
     @tool(recovery=Recovery.KEYED)
     async def die() -> str:
@@ -101,24 +101,24 @@ def test_a_run_that_kills_its_process_in_every_partition() -> None:
         bad = Agent("bad", model=ScriptedModel([("die", {}), "x"]), instructions="", tools=[die])
         poisoned, neighbours = _runs("poison", 1), _runs("good", 3)
         early, late = neighbours[::2], neighbours[1::2]
-        async with System.running(partitions=PARTITIONS) as system:
+        async with Cluster.running(partitions=PARTITIONS) as cluster:
             for run_id in poisoned:
-                await system.start(run_id, "bad")
+                await cluster.start(run_id, "bad")
             for run_id in early:
-                await system.start(run_id, "good")
+                await cluster.start(run_id, "good")
             died = -1
             while died < deaths:
                 died = deaths
-                executors.append(await system.start_executor(App([bad, _good()])))
+                executors.append(await cluster.start_executor(App([bad, _good()])))
                 await asyncio.sleep(30)
             assert 3 <= deaths <= 3 * PARTITIONS
             for run_id in poisoned:
-                await system.waiting(run_id, "error")
+                await cluster.waiting(run_id, "error")
             for run_id in late:
-                await system.start(run_id, "good")
-            await _assert_neighbours_move(system, late)
-            await _assert_neighbours_move(system, early)
-            assert not any(isinstance(event, Interrupted) for run_id in neighbours for event in system.events(run_id))
+                await cluster.start(run_id, "good")
+            await _assert_neighbours_move(cluster, late)
+            await _assert_neighbours_move(cluster, early)
+            assert not any(isinstance(event, Interrupted) for run_id in neighbours for event in cluster.events(run_id))
 
     run_virtual(main())
 
@@ -139,17 +139,17 @@ def test_a_record_that_cannot_be_read_in_every_partition() -> None:
 
     async def main() -> None:
         poisoned, neighbours = _runs("poison", 1), _runs("good", 3)
-        async with System.running(partitions=PARTITIONS) as system:
-            newer = await system.start_executor(App([_good()]), "newer", _NewerLog(system.broker))
+        async with Cluster.running(partitions=PARTITIONS) as cluster:
+            newer = await cluster.start_executor(App([_good()]), "newer", _NewerLog(cluster.broker))
             for run_id in (*poisoned, *neighbours):
-                await system.start(run_id, "good")
-            await system.until(lambda: sum(r.parked is not None for r in system.database.runs.values()) == PARTITIONS)
+                await cluster.start(run_id, "good")
+            await cluster.until(lambda: sum(r.parked is not None for r in cluster.database.runs.values()) == PARTITIONS)
             newer.kill()
-            older = await system.start_executor(App([_good()]), "older")
-            rows = system.database.runs
-            await system.until(lambda: all(run_id in rows for run_id in neighbours))
-            await system.until(lambda: all(rows[run_id].status is Status.COMPLETED for run_id in neighbours))
-            await system.until(lambda: older.executor.ready)
+            older = await cluster.start_executor(App([_good()]), "older")
+            rows = cluster.database.runs
+            await cluster.until(lambda: all(run_id in rows for run_id in neighbours))
+            await cluster.until(lambda: all(rows[run_id].status is Status.COMPLETED for run_id in neighbours))
+            await cluster.until(lambda: older.executor.ready)
             assert {run_id for run_id in rows if rows[run_id].parked is not None} == set(poisoned)
             assert set(older.executor.parked) == set(poisoned)
 

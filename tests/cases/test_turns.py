@@ -12,8 +12,8 @@ from runfold import Agent, App, Recovery, Result, ToolContext, tool
 from runfold.core.events import ModelCallRequested, ToolReturned
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from tests.runtime.system import System
-from tests.runtime.virtual import run_virtual
+from runfold.testing.simulation.cluster import Cluster
+from runfold.testing.simulation.loop import run_virtual
 
 ORDERS = 100
 TOOLS = 5
@@ -54,22 +54,22 @@ def test_five_parallel_tools_complete_in_random_order() -> None:
     seen: dict[str, set[bytes]] = {}
 
     async def main() -> None:
-        async with System.running(partitions=4) as system:
+        async with Cluster.running(partitions=4) as cluster:
             app = _parallel(seen)
             for number in range(ORDERS):
-                await system.start(f"r{number}", "p")
+                await cluster.start(f"r{number}", "p")
             for crash in range(2):
-                process = await system.start_executor(app, f"p{crash}")
+                process = await cluster.start_executor(app, f"p{crash}")
                 await asyncio.sleep(14 if crash else 4)  # the second takes over when the session of the first is over
                 process.kill()
-            await system.start_executor(app, "last")
+            await cluster.start_executor(app, "last")
             asked: list[ModelCallRequested] = []
             orders: set[tuple[str, ...]] = set()
             disturbed = 0
-            await system.until(lambda: len(system.database.runs) == ORDERS)
-            await system.until(lambda: all(run.status is Status.COMPLETED for run in system.database.runs.values()))
+            await cluster.until(lambda: len(cluster.database.runs) == ORDERS)
+            await cluster.until(lambda: all(run.status is Status.COMPLETED for run in cluster.database.runs.values()))
             for number in range(ORDERS):
-                events = system.events(f"r{number}")
+                events = cluster.events(f"r{number}")
                 asked += [e for e in events if isinstance(e, ModelCallRequested) and e.message_count > 1]
                 returned = [e for e in events if isinstance(e, ToolReturned)]
                 orders.add(tuple(event.tool_call_id for event in returned))

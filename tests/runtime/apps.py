@@ -19,7 +19,7 @@ from runfold.core.events import (
     Why,
 )
 from runfold.testing import ScriptedModel
-from tests.runtime.system import TOPICS, Process, System
+from runfold.testing.simulation.cluster import TOPICS, Cluster, ExecutorNode
 
 Body = Callable[[ToolContext[None]], Awaitable[Any]]
 
@@ -106,65 +106,65 @@ def is_tool_request(record: LogRecordBody) -> bool:
     return isinstance(record, ToolCallRequested)
 
 
-def requests(system: System, run_id: str = "r1") -> list[tuple[int, Why]]:
+def requests(cluster: Cluster, run_id: str = "r1") -> list[tuple[int, Why]]:
     """Attempt and reason of each valid tool request."""
-    return [(e.attempt, e.why) for e in system.events(run_id) if isinstance(e, ToolCallRequested)]
+    return [(e.attempt, e.why) for e in cluster.events(run_id) if isinstance(e, ToolCallRequested)]
 
 
-def everything(system: System, partition: int = 0) -> list[LogRecordBody]:
+def everything(cluster: Cluster, partition: int = 0) -> list[LogRecordBody]:
     """All records of a log partition, void ones included."""
-    begin, end = system.broker.bounds(TOPICS.log, partition)
-    return [log_codec.decode(r.value or b"") for r in system.broker.slice(TOPICS.log, partition, begin, end)]
+    begin, end = cluster.broker.bounds(TOPICS.log, partition)
+    return [log_codec.decode(r.value or b"") for r in cluster.broker.slice(TOPICS.log, partition, begin, end)]
 
 
-def claims(system: System, partition: int = 0) -> int:
+def claims(cluster: Cluster, partition: int = 0) -> int:
     """How often a partition was claimed."""
-    return sum(isinstance(record, PartitionClaimed) for record in everything(system, partition))
+    return sum(isinstance(record, PartitionClaimed) for record in everything(cluster, partition))
 
 
-def written_in(system: System, epoch: int, partition: int = 0) -> int:
+def written_in(cluster: Cluster, epoch: int, partition: int = 0) -> int:
     """How many records one epoch's writer has written, void ones included."""
-    records = everything(system, partition)
+    records = everything(cluster, partition)
     return sum(isinstance(r, RunEvent | InputSettled) and r.epoch == epoch for r in records)
 
 
-def last_settled(system: System, run_id: str, offset: int, topic: str | None = None) -> InputSettled | None:
+def last_settled(cluster: Cluster, run_id: str, offset: int, topic: str | None = None) -> InputSettled | None:
     """How an input was settled, if it was without an event."""
-    found = system.records(run_id)[1]
+    found = cluster.records(run_id)[1]
     return next((s for s in found if s.cause.offset == offset and topic in (None, s.cause.topic)), None)
 
 
-async def settled(system: System, run_id: str, offset: int, topic: str | None = None) -> InputSettled:
+async def settled(cluster: Cluster, run_id: str, offset: int, topic: str | None = None) -> InputSettled:
     """Wait for an input to be settled without an event."""
-    await system.until(lambda: last_settled(system, run_id, offset, topic))
-    found = last_settled(system, run_id, offset, topic)
+    await cluster.until(lambda: last_settled(cluster, run_id, offset, topic))
+    found = last_settled(cluster, run_id, offset, topic)
     assert found is not None
     return found
 
 
-async def send_verdict(system: System, outcome: Any, attempt: int = 1, **fields: Any) -> int:
+async def send_verdict(cluster: Cluster, outcome: Any, attempt: int = 1, **fields: Any) -> int:
     """Produce a verdict about step 2 of r1, or of another call; gives its offset in ``control``."""
     named: dict[str, Any] = {"run_id": "r1", "step": 2, "attempt": attempt, "verdict_by": "reconciler", **fields}
     verdict = VerdictInput(outcome=outcome, **named)
-    return await system.send(TOPICS.control, verdict.run_id, codec_inputs.encode_verdict(verdict))
+    return await cluster.send(TOPICS.control, verdict.run_id, codec_inputs.encode_verdict(verdict))
 
 
-async def rule_verdict(system: System, outcome: Any, attempt: int = 1, **fields: Any) -> str | None:
+async def rule_verdict(cluster: Cluster, outcome: Any, attempt: int = 1, **fields: Any) -> str | None:
     """Produce a verdict and wait until it is settled: how, or None for one that caused an event."""
     run_id = fields.get("run_id", "r1")
-    offset = await send_verdict(system, outcome, attempt, **fields)
+    offset = await send_verdict(cluster, outcome, attempt, **fields)
 
     def caused() -> bool:
-        causes = [event.cause for event in system.events(run_id)]
+        causes = [event.cause for event in cluster.events(run_id)]
         return any(c is not None and (c.topic, c.offset) == (TOPICS.control, offset) for c in causes)
 
-    await system.until(lambda: caused() or last_settled(system, run_id, offset, TOPICS.control))
-    found = last_settled(system, run_id, offset, TOPICS.control)
+    await cluster.until(lambda: caused() or last_settled(cluster, run_id, offset, TOPICS.control))
+    found = last_settled(cluster, run_id, offset, TOPICS.control)
     return None if found is None else found.outcome
 
 
-async def after_a_crash(system: System, process: Process, calls: int) -> None:
+async def after_a_crash(cluster: Cluster, process: ExecutorNode, calls: int) -> None:
     """Wait until the attempt is requested, and kill its process."""
-    await system.until(lambda: len(requests(system)) == calls)
+    await cluster.until(lambda: len(requests(cluster)) == calls)
     await asyncio.sleep(0.1)
     process.kill()

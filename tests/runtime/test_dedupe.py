@@ -16,13 +16,13 @@ from runfold.core.events import Source, ToolReturned, Why
 from runfold.core.state import State, Status
 from runfold.ports.agents import Begun, Returned
 from runfold.ports.effects import Effect
+from runfold.testing.simulation.cluster import Cluster, ExecutorNode
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import after_a_crash, hang, one_tool_app, requests
-from tests.runtime.system import Process, System
-from tests.runtime.virtual import run_virtual
 
 
 class Downstream:
-    """A system that knows no keys: each call of it is another effect."""
+    """A downstream that knows no keys: each call of it is another effect."""
 
     def __init__(self) -> None:
         self.effects: list[int] = []
@@ -43,9 +43,9 @@ def detail(state: State) -> Any:
     return json.loads(wait.detail.data)  # type: ignore[union-attr]  # small: inline
 
 
-def source(system: System) -> Source:
+def source(cluster: Cluster) -> Source:
     """Where the result came from."""
-    [found] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+    [found] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
     return found.source
 
 
@@ -58,19 +58,19 @@ def test_a_crash_during_the_call_asks_a_person_and_only_they_let_it_run_again() 
         return await hang(ctx) if ctx.attempt == 1 else result
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(downstream.app(act))
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(downstream.app(act))
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
             claimed = asyncio.get_running_loop().time()
-            await system.start_executor(downstream.app())
-            state = await system.waiting("r1", "indeterminate")
+            await cluster.start_executor(downstream.app())
+            state = await cluster.waiting("r1", "indeterminate")
             assert asyncio.get_running_loop().time() - claimed >= 15.0
             assert "attempt 1 began" in detail(state)["error"]
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert downstream.effects == [1, 2]
-            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.ABSENT)]
 
     run_virtual(main())
 
@@ -87,20 +87,20 @@ def test_a_crash_before_the_claim_simply_runs_it() -> None:
     downstream = Downstream()
 
     async def main() -> None:
-        async with System.running(partitions=1, effects=Slow) as system:
-            process = await system.start_executor(downstream.app())
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            await system.start_executor(downstream.app())
-            await system.ended("r1")
+        async with Cluster.running(partitions=1, effects=Slow) as cluster:
+            process = await cluster.start_executor(downstream.app())
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
+            await cluster.start_executor(downstream.app())
+            await cluster.ended("r1")
             assert downstream.effects == [2]
-            assert requests(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
 
     run_virtual(main())
 
 
 def test_a_crash_after_the_outcome_was_stored_finds_it() -> None:
-    nodes: list[Process] = []
+    nodes: list[ExecutorNode] = []
 
     class Killing(MemoryEffects):
         async def record(self, effect: Effect, holder: str, returned: Returned) -> None:
@@ -110,16 +110,16 @@ def test_a_crash_after_the_outcome_was_stored_finds_it() -> None:
     downstream = Downstream()
 
     async def main() -> None:
-        async with System.running(partitions=1, effects=Killing) as system:
-            nodes.append(await system.start_executor(downstream.app()))
-            await system.start("r1", "a")
-            await system.until(lambda: downstream.effects)
-            system.effects = MemoryEffects
-            await system.start_executor(downstream.app())
-            await system.ended("r1")
+        async with Cluster.running(partitions=1, effects=Killing) as cluster:
+            nodes.append(await cluster.start_executor(downstream.app()))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: downstream.effects)
+            cluster.effects = MemoryEffects
+            await cluster.start_executor(downstream.app())
+            await cluster.ended("r1")
             assert downstream.effects == [1]
-            assert source(system) is Source.EFFECTS_TABLE
-            assert requests(system) == [(1, Why.FIRST)]
+            assert source(cluster) is Source.EFFECTS_TABLE
+            assert requests(cluster) == [(1, Why.FIRST)]
 
     run_virtual(main())
 
@@ -133,10 +133,10 @@ def test_an_exception_asks_a_person_at_once() -> None:
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(downstream.app(fail, retries=5))
-            await system.start("r1", "a")
-            state = await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(downstream.app(fail, retries=5))
+            await cluster.start("r1", "a")
+            state = await cluster.waiting("r1", "indeterminate")
             assert asyncio.get_running_loop().time() < 1.0
             assert "RuntimeError: connection reset" in detail(state)["error"]
             await asyncio.sleep(100)
@@ -149,15 +149,15 @@ def test_a_call_that_could_not_be_claimed_was_not_made_and_is_retried() -> None:
     downstream = Downstream()
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            system.effects_database.available = False
-            await system.start_executor(downstream.app(retries=2))
-            await system.start("r1", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            cluster.effects_database.available = False
+            await cluster.start_executor(downstream.app(retries=2))
+            await cluster.start("r1", "a")
             await asyncio.sleep(0.5)
-            system.effects_database.available = True
-            await system.ended("r1")
+            cluster.effects_database.available = True
+            await cluster.ended("r1")
             assert downstream.effects == [2]
-            assert requests(system) == [(1, Why.FIRST), (2, Why.RETRY)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.RETRY)]
 
     run_virtual(main())
 
@@ -172,13 +172,13 @@ def test_a_call_that_never_began_is_closed_before_the_model_is_told() -> None:
     downstream = Downstream()
 
     async def main() -> None:
-        async with System.running(partitions=1, effects=Flaky) as system:
-            await system.start_executor(downstream.app(retries=1))
-            await system.start("r1", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+        async with Cluster.running(partitions=1, effects=Flaky) as cluster:
+            await cluster.start_executor(downstream.app(retries=1))
+            await cluster.start("r1", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert downstream.effects == []
-            assert source(system) is Source.EFFECTS_TABLE
-            assert await MemoryEffects(system.effects_database).find("r1", 2) is not None
+            assert source(cluster) is Source.EFFECTS_TABLE
+            assert await MemoryEffects(cluster.effects_database).find("r1", 2) is not None
 
     run_virtual(main())
 
@@ -196,13 +196,13 @@ def test_a_zombie_that_wakes_up_before_its_claim_is_refused() -> None:
     downstream = Downstream()
 
     async def main() -> None:
-        async with System.running(partitions=1, effects=Slow) as system:
-            zombie = await system.start_executor(downstream.app(timeout=300.0))
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
+        async with Cluster.running(partitions=1, effects=Slow) as cluster:
+            zombie = await cluster.start_executor(downstream.app(timeout=300.0))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster))
             zombie.pause()
-            await system.start_executor(downstream.app(timeout=300.0))
-            await system.ended("r1")
+            await cluster.start_executor(downstream.app(timeout=300.0))
+            await cluster.ended("r1")
             go_on.set()
             zombie.resume()
             await asyncio.sleep(10)
@@ -224,12 +224,12 @@ def test_a_stale_acknowledgement_gives_its_claim_back() -> None:
     downstream = Downstream()
 
     async def main() -> None:
-        async with System.running(partitions=1, effects=Slow) as system:
-            await system.start_executor(downstream.app())
-            await system.start("r1", "a")
-            await system.ended("r1")
+        async with Cluster.running(partitions=1, effects=Slow) as cluster:
+            await cluster.start_executor(downstream.app())
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             assert downstream.effects == [2]
-            assert requests(system) == [(1, Why.FIRST), (2, Why.STALE)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.STALE)]
 
     run_virtual(main())
 
@@ -246,10 +246,10 @@ def test_an_outcome_that_the_table_could_not_store_is_not_lost(*, is_recorded: b
     downstream = Downstream()
 
     async def main() -> None:
-        async with System.running(partitions=1, effects=Forgetful) as system:
-            await system.start_executor(downstream.app())
-            await system.start("r1", "a")
-            await system.ended("r1")
-            assert (downstream.effects, source(system)) == ([1], Source.CALL)
+        async with Cluster.running(partitions=1, effects=Forgetful) as cluster:
+            await cluster.start_executor(downstream.app())
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            assert (downstream.effects, source(cluster)) == ([1], Source.CALL)
 
     run_virtual(main())

@@ -31,9 +31,9 @@ from runfold.ports.store import Commit, PartitionRow
 from runfold.runtime import rebuilding
 from runfold.runtime.verifying import verify
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import TOPICS, Book, Cluster, ExecutorNode
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import claims, everything, last_settled, model_app, one_tool_app, settled
-from tests.runtime.system import TOPICS, Book, Process, System
-from tests.runtime.virtual import run_virtual
 
 _TABLES = [field.name for field in fields(MemoryDatabase) if field.name not in {"clock", "available"}]
 
@@ -49,21 +49,21 @@ class HeldStore(MemoryStore):
         return await super().commit(commit)
 
 
-def backup(system: System) -> dict[str, Any]:
+def backup(cluster: Cluster) -> dict[str, Any]:
     """Copy every table."""
-    return {name: copy.deepcopy(getattr(system.database, name)) for name in _TABLES}
+    return {name: copy.deepcopy(getattr(cluster.database, name)) for name in _TABLES}
 
 
-def restore(system: System, tables: dict[str, Any]) -> None:
+def restore(cluster: Cluster, tables: dict[str, Any]) -> None:
     """Put tables back, as pg_restore does, under running services."""
     for name, rows in tables.items():
-        setattr(system.database, name, copy.deepcopy(rows))
+        setattr(cluster.database, name, copy.deepcopy(rows))
 
 
-def empty(system: System) -> None:
+def empty(cluster: Cluster) -> None:
     """Lose every row."""
     for name in _TABLES:
-        getattr(system.database, name).clear()
+        getattr(cluster.database, name).clear()
 
 
 def gated_app(book: Book | None = None) -> App:
@@ -87,11 +87,11 @@ def told(said: list[EventDict], event: str) -> list[EventDict]:
     return [line for line in said if line["event"] == event]
 
 
-async def wait_out_of_memory(system: System, process: Process, *run_ids: str) -> None:
+async def wait_out_of_memory(cluster: Cluster, process: ExecutorNode, *run_ids: str) -> None:
     """Wait until runs wait for their approval, as rows only."""
     for run_id in run_ids:
-        await system.waiting(run_id, "awaiting_approval")
-    await system.until(lambda: process.executor.runs_in_memory == 0)
+        await cluster.waiting(run_id, "awaiting_approval")
+    await cluster.until(lambda: process.executor.runs_in_memory == 0)
 
 
 # --- Postgres restored from an older backup ---------------------------------------------------------------------
@@ -107,33 +107,33 @@ def test_the_approval_of_a_run_that_a_restored_database_does_not_know_is_not_los
     async def main() -> None:
         HeldStore.may_commit = asyncio.Event()
         HeldStore.may_commit.set()
-        async with System.running(partitions=1, store=HeldStore) as system:
-            process = await system.start_executor(gated_app(book))
-            await system.start("r0", "a")
-            await wait_out_of_memory(system, process, "r0")
-            older = backup(system)
-            await system.start("r1", "a")
-            await wait_out_of_memory(system, process, "r1")
-            claimed = claims(system)
+        async with Cluster.running(partitions=1, store=HeldStore) as cluster:
+            process = await cluster.start_executor(gated_app(book))
+            await cluster.start("r0", "a")
+            await wait_out_of_memory(cluster, process, "r0")
+            older = backup(cluster)
+            await cluster.start("r1", "a")
+            await wait_out_of_memory(cluster, process, "r1")
+            claimed = claims(cluster)
             HeldStore.may_commit.clear()
             match lost:
                 case "all":
-                    empty(system)
+                    empty(cluster)
                 case "the row":
-                    system.database.partitions.clear()
+                    cluster.database.partitions.clear()
                 case "all but newer runs":
-                    system.database.partitions.update(older["partitions"])
+                    cluster.database.partitions.update(older["partitions"])
                 case _:
-                    restore(system, older)
-            offset = await system.approve("r1", 2)
+                    restore(cluster, older)
+            offset = await cluster.approve("r1", 2)
             await asyncio.sleep(60)
-            assert last_settled(system, "r1", offset, TOPICS.approvals) is None
+            assert last_settled(cluster, "r1", offset, TOPICS.approvals) is None
             assert len(told(said, "postgres_behind")) > 3
             HeldStore.may_commit.set()
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            await system.approve("r0", 2)
-            await system.ended("r0")
-            assert claims(system) == claimed
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            await cluster.approve("r0", 2)
+            await cluster.ended("r0")
+            assert claims(cluster) == claimed
 
     run_virtual(main())
     assert book.effects == {"r1:3": 1, "r0:3": 1}
@@ -152,21 +152,21 @@ def test_a_run_is_not_loaded_from_a_restored_older_snapshot(said: list[EventDict
     async def main() -> None:
         HeldStore.may_commit = asyncio.Event()
         HeldStore.may_commit.set()
-        async with System.running(partitions=1, store=HeldStore) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await wait_out_of_memory(system, process, "r1")
-            older = backup(system)
-            await system.approve("r1", 2)
-            await system.until(lambda: (state := system.state("r1")) is not None and "r1:5" in state.waits)
-            await wait_out_of_memory(system, process, "r1")
+        async with Cluster.running(partitions=1, store=HeldStore) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await wait_out_of_memory(cluster, process, "r1")
+            older = backup(cluster)
+            await cluster.approve("r1", 2)
+            await cluster.until(lambda: (state := cluster.state("r1")) is not None and "r1:5" in state.waits)
+            await wait_out_of_memory(cluster, process, "r1")
             HeldStore.may_commit.clear()
-            restore(system, older)
-            await system.approve("r1", 5)
+            restore(cluster, older)
+            await cluster.approve("r1", 5)
             await asyncio.sleep(30)
             assert told(said, "postgres_behind")
             HeldStore.may_commit.set()
-            await system.ended("r1")
+            await cluster.ended("r1")
 
     run_virtual(main())
     assert book.effects == {"r1:3": 1, "r1:6": 1}
@@ -176,28 +176,28 @@ def test_a_restored_database_holds_up_its_own_partition_only(said: list[EventDic
     """Loads of other partitions are answered meanwhile."""
 
     async def main() -> None:
-        async with System.running(partitions=2, compacting=False) as system:
-            compactor = system.start_compactor()
-            process = await system.start_executor(gated_app())
+        async with Cluster.running(partitions=2, compacting=False) as cluster:
+            compactor = cluster.start_compactor()
+            process = await cluster.start_executor(gated_app())
             ids = {0: "", 1: ""}
             for number in range(20):
                 ids[partition_of(f"r{number}", 2)] = f"r{number}"
             for run_id in ids.values():
-                await system.start(run_id, "a")
-            await wait_out_of_memory(system, process, *ids.values())
+                await cluster.start(run_id, "a")
+            await wait_out_of_memory(cluster, process, *ids.values())
             compactor.kill()
-            row = system.database.partitions[0]
-            system.database.partitions[0] = replace(row, applied=row.applied - 1)
-            await system.approve(ids[0], 2)
+            row = cluster.database.partitions[0]
+            cluster.database.partitions[0] = replace(row, applied=row.applied - 1)
+            await cluster.approve(ids[0], 2)
             await asyncio.sleep(5)
-            await system.approve(ids[1], 2)
-            await system.ended(ids[1])
-            assert (state := system.state(ids[0])) is not None
+            await cluster.approve(ids[1], 2)
+            await cluster.ended(ids[1])
+            assert (state := cluster.state(ids[0])) is not None
             assert state.ended is None
             # A new owner takes over from the older row: there is nothing that it relies on.
             process.kill()
-            await system.start_executor(gated_app())
-            await system.ended(ids[0])
+            await cluster.start_executor(gated_app())
+            await cluster.ended(ids[0])
 
     run_virtual(main())
     assert {line["partition"] for line in told(said, "postgres_behind")} == {0}
@@ -220,26 +220,26 @@ def test_a_verdict_about_a_call_of_a_restored_database_changes_nothing() -> None
     async def main() -> None:
         HeldStore.may_commit = asyncio.Event()
         HeldStore.may_commit.set()
-        async with System.running(partitions=1, store=HeldStore) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: system.database.open_calls)
-            older = backup(system)
+        async with Cluster.running(partitions=1, store=HeldStore) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: cluster.database.open_calls)
+            older = backup(cluster)
             may_return.set()
-            await system.ended("r1")
-            await system.until(lambda: process.executor.runs_in_memory == 0)
-            events = len(system.events("r1"))
+            await cluster.ended("r1")
+            await cluster.until(lambda: process.executor.runs_in_memory == 0)
+            events = len(cluster.events("r1"))
             HeldStore.may_commit.clear()
-            restore(system, older)
-            system.start_reconciler(app)
-            await system.until(lambda: system.broker.bounds(TOPICS.control, 0)[1] > 0)
+            restore(cluster, older)
+            cluster.start_reconciler(app)
+            await cluster.until(lambda: cluster.broker.bounds(TOPICS.control, 0)[1] > 0)
             await asyncio.sleep(20)
             HeldStore.may_commit.set()
-            end = system.broker.bounds(TOPICS.control, 0)[1]
+            end = cluster.broker.bounds(TOPICS.control, 0)[1]
             for offset in range(end):
-                assert (await settled(system, "r1", offset, TOPICS.control)).outcome is Settlement.STALE
-            assert len(system.events("r1")) == events
-            await system.until(lambda: not system.database.open_calls)
+                assert (await settled(cluster, "r1", offset, TOPICS.control)).outcome is Settlement.STALE
+            assert len(cluster.events("r1")) == events
+            await cluster.until(lambda: not cluster.database.open_calls)
 
     run_virtual(main())
     assert asked
@@ -250,19 +250,19 @@ def test_a_database_that_is_about_another_log_is_not_believed(said: list[EventDi
     """Restored from the backup of another installation: the input waits, and nobody is told that there is no run."""
 
     async def main() -> None:
-        async with System.running(partitions=1, compacting=False) as system:
-            system.start_compactor()
-            process = await system.start_executor(gated_app())
-            await system.start("r1", "a")
-            await wait_out_of_memory(system, process, "r1")
-            row = system.database.partitions[0]
-            system.database.partitions[0] = replace(row, cluster_id="elsewhere", version=row.version + 5)
-            offset = await system.approve("r1", 2)
-            await system.until(lambda: told(said, "postgres_behind"))
+        async with Cluster.running(partitions=1, compacting=False) as cluster:
+            cluster.start_compactor()
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r1", "a")
+            await wait_out_of_memory(cluster, process, "r1")
+            row = cluster.database.partitions[0]
+            cluster.database.partitions[0] = replace(row, cluster_id="elsewhere", version=row.version + 5)
+            offset = await cluster.approve("r1", 2)
+            await cluster.until(lambda: told(said, "postgres_behind"))
             assert "elsewhere" in told(said, "postgres_behind")[0]["error"]
-            assert last_settled(system, "r1", offset, TOPICS.approvals) is None
-            system.database.partitions[0] = row
-            await system.ended("r1")
+            assert last_settled(cluster, "r1", offset, TOPICS.approvals) is None
+            cluster.database.partitions[0] = row
+            await cluster.ended("r1")
 
     run_virtual(main())
 
@@ -271,13 +271,13 @@ def test_an_unknown_run_is_still_refused_at_once() -> None:
     """Where the row has not gone back, "no such run" is believed."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(gated_app())
-            await system.start("r1", "a")
-            await wait_out_of_memory(system, process, "r1")
-            offset = await system.approve("nobody", 2)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r1", "a")
+            await wait_out_of_memory(cluster, process, "r1")
+            offset = await cluster.approve("nobody", 2)
             async with asyncio.timeout(2):
-                assert (await settled(system, "nobody", offset, TOPICS.approvals)).outcome is Settlement.DEAD
+                assert (await settled(cluster, "nobody", offset, TOPICS.approvals)).outcome is Settlement.DEAD
 
     run_virtual(main())
 
@@ -286,38 +286,38 @@ def test_the_folding_of_a_restored_database_ends_where_it_was() -> None:
     """Every table is what it was before, notifications are repeated with the ids they had."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(gated_app())
-            await system.start("r0", "a")
-            await wait_out_of_memory(system, process, "r0")
-            older = backup(system)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r0", "a")
+            await wait_out_of_memory(cluster, process, "r0")
+            older = backup(cluster)
             for number in range(1, 6):
-                await system.start(f"r{number}", "a")
-            await system.approve("r1", 2)
-            await system.ended("r1")
-            await wait_out_of_memory(system, process, "r2", "r3", "r4", "r5")
-            end = system.database.partitions[0].applied
-            before = comparable(system)
-            notified = notification_ids(system)
-            restore(system, older)
-            await system.start("r6", "a")
-            await system.until(lambda: system.database.partitions[0].applied > end)
-            await wait_out_of_memory(system, process, "r6")
-            after = comparable(system)
+                await cluster.start(f"r{number}", "a")
+            await cluster.approve("r1", 2)
+            await cluster.ended("r1")
+            await wait_out_of_memory(cluster, process, "r2", "r3", "r4", "r5")
+            end = cluster.database.partitions[0].applied
+            before = comparable(cluster)
+            notified = notification_ids(cluster)
+            restore(cluster, older)
+            await cluster.start("r6", "a")
+            await cluster.until(lambda: cluster.database.partitions[0].applied > end)
+            await wait_out_of_memory(cluster, process, "r6")
+            after = comparable(cluster)
             assert {key: rows for key, rows in after.items() if "r6" not in key} == before
-            again = notification_ids(system)[len(notified) :]
+            again = notification_ids(cluster)[len(notified) :]
             assert set(again) - {n for n in again if "r6" in n} <= set(notified)
             assert len(again) > 1
 
     run_virtual(main())
 
 
-def comparable(system: System) -> dict[str, Any]:
+def comparable(cluster: Cluster) -> dict[str, Any]:
     """Everything of every run, by its id and table: rows, the newest snapshot, the transcript.
 
     Where older snapshots lie and how the transcript is cut depends on how many records came together.
     """
-    database = system.database
+    database = cluster.database
     found: dict[str, Any] = {f"runs {run_id}": row for run_id, row in database.runs.items()}
     found |= {f"snapshots {run_id}": rows[max(rows)] for run_id, rows in database.snapshots.items() if rows}
     found |= {f"waits {wait_id}": replace(row, opened_at=0) for wait_id, row in database.waits.items()}
@@ -326,11 +326,11 @@ def comparable(system: System) -> dict[str, Any]:
     return found
 
 
-def notification_ids(system: System) -> list[str]:
+def notification_ids(cluster: Cluster) -> list[str]:
     """Ids of everything that was told to the outside."""
-    begin, end = system.broker.bounds(TOPICS.notifications, 0)
+    begin, end = cluster.broker.bounds(TOPICS.notifications, 0)
     return [
-        json.loads(record.value or b"")["id"] for record in system.broker.slice(TOPICS.notifications, 0, begin, end)
+        json.loads(record.value or b"")["id"] for record in cluster.broker.slice(TOPICS.notifications, 0, begin, end)
     ]
 
 
@@ -353,26 +353,26 @@ def test_a_missing_object_holds_its_run_and_its_return_lifts_it(needed_by: str, 
 
         neighbour = Agent("b", model=ScriptedModel(["end"]), instructions="")
         app = App([Agent("a", model=model, instructions="", tools=[act]), neighbour])
-        async with System.running(partitions=1, inline_limit=1000) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a", "y" * 2000)
-            await wait_out_of_memory(system, process, "r1")
-            blobs = system.blobs.stored
+        async with Cluster.running(partitions=1, inline_limit=1000) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a", "y" * 2000)
+            await wait_out_of_memory(cluster, process, "r1")
+            blobs = cluster.blobs.stored
             wanted = b"x" * 100 if needed_by == "a tool" else b"y" * 100
             lost = {name: blobs.pop(name) for name, data in list(blobs.items()) if wanted in data}
             assert lost
-            await system.approve("r1", 2)
-            state = await system.waiting("r1", "error")
+            await cluster.approve("r1", 2)
+            state = await cluster.waiting("r1", "error")
             detail = state.operational_wait()
             assert detail is not None
             assert isinstance(detail.detail, Inline)
             assert any(name.encode() in detail.detail.data for name in lost)
             assert b"runfold resume r1 --by NAME" in detail.detail.data
-            await system.start("near", "b", "z" * 2000)
-            await system.ended("near")
+            await cluster.start("near", "b", "z" * 2000)
+            await cluster.ended("near")
             blobs.update(lost)
-            await system.request("r1", codec_inputs.encode_resume("r1", "dana"))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
     assert book.effects == {"r1:3": 1}
@@ -381,16 +381,16 @@ def test_a_missing_object_holds_its_run_and_its_return_lifts_it(needed_by: str, 
 # --- the log --------------------------------------------------------------------------------------------------------
 
 
-async def refused(system: System, app: App) -> str:
+async def refused(cluster: Cluster, app: App) -> str:
     """Start an executor that must end with an error; gives what it says."""
-    return await told_at_its_end(system, await system.start_executor(app))
+    return await told_at_its_end(cluster, await cluster.start_executor(app))
 
 
-async def told_at_its_end(system: System, process: Process) -> str:
+async def told_at_its_end(cluster: Cluster, process: ExecutorNode) -> str:
     """Wait for a process that refuses to go on; gives what it says."""
     with pytest.raises(ExceptionGroup) as caught:
         await process.task
-    system.nodes.remove(process)
+    cluster.nodes.remove(process)
     process.kill()
     leaves = caught.value.split(LogUnrecoverable)[0]
     assert leaves is not None
@@ -400,20 +400,20 @@ async def told_at_its_end(system: System, process: Process) -> str:
     return str(error)
 
 
-async def a_few_runs(system: System, count: int) -> None:
+async def a_few_runs(cluster: Cluster, count: int) -> None:
     """Let runs complete, and be folded."""
-    process = await system.start_executor(model_app("done"))
+    process = await cluster.start_executor(model_app("done"))
     for number in range(count):
-        await system.start(f"r{number}", "a")
+        await cluster.start(f"r{number}", "a")
     for number in range(count):
-        await system.ended(f"r{number}")
-    await system.until(lambda: applied(system) == system.broker.bounds(TOPICS.log, 0)[1])
+        await cluster.ended(f"r{number}")
+    await cluster.until(lambda: applied(cluster) == cluster.broker.bounds(TOPICS.log, 0)[1])
     await process.stop()
 
 
-def applied(system: System) -> int:
+def applied(cluster: Cluster) -> int:
     """How far partition 0 is folded, as Postgres knows."""
-    row = system.database.partitions.get(0)
+    row = cluster.database.partitions.get(0)
     return 0 if row is None else row.applied
 
 
@@ -421,16 +421,16 @@ def test_a_truncated_log_is_refused_however_often_an_executor_is_started_again()
     """Each start refuses before it claims: claims would make the log as long as it was, and the loss invisible."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await a_few_runs(system, 3)
-            end = system.broker.bounds(TOPICS.log, 0)[1]
-            system.broker.truncate(TOPICS.log, 0, end - 3)
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 3)
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            cluster.broker.truncate(TOPICS.log, 0, end - 3)
             for _ in range(5):
-                message = await refused(system, model_app("done"))
+                message = await refused(cluster, model_app("done"))
                 assert f"ends at {end - 3}" in message
                 assert "r2" in message
                 assert "runfold rebuild --partition 0 --accept-loss" in message
-            assert system.broker.bounds(TOPICS.log, 0)[1] == end - 3
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] == end - 3
 
     run_virtual(main())
 
@@ -439,15 +439,15 @@ def test_a_log_that_was_truncated_and_has_grown_again_is_refused() -> None:
     """As long as before or longer: the record that was applied last is not the one that stands there."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await a_few_runs(system, 3)
-            end = system.broker.bounds(TOPICS.log, 0)[1]
-            spare = system.broker.slice(TOPICS.log, 0, 0, 5)
-            system.broker.truncate(TOPICS.log, 0, end - 3)
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 3)
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            spare = cluster.broker.slice(TOPICS.log, 0, 0, 5)
+            cluster.broker.truncate(TOPICS.log, 0, end - 3)
             for record in spare:
-                system.broker.append(TOPICS.log, 0, record.key, record.value, record.headers)
-            assert system.broker.bounds(TOPICS.log, 0)[1] > end
-            assert "has grown again" in await refused(system, model_app("done"))
+                cluster.broker.append(TOPICS.log, 0, record.key, record.value, record.headers)
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] > end
+            assert "has grown again" in await refused(cluster, model_app("done"))
 
     run_virtual(main())
 
@@ -456,13 +456,13 @@ def test_a_log_truncated_under_an_idle_owner_is_noticed() -> None:
     """It appends nothing, so no acknowledgement tells; it looks every few seconds."""
 
     async def main() -> None:
-        async with System.running(partitions=1, compacting=False) as system:
-            process = await system.start_executor(model_app("done"))
-            await system.start("r1", "a")
-            await system.ended("r1")
-            system.broker.truncate(TOPICS.log, 0, system.broker.bounds(TOPICS.log, 0)[1] - 1)
+        async with Cluster.running(partitions=1, compacting=False) as cluster:
+            process = await cluster.start_executor(model_app("done"))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            cluster.broker.truncate(TOPICS.log, 0, cluster.broker.bounds(TOPICS.log, 0)[1] - 1)
             async with asyncio.timeout(20):
-                assert "was truncated: it ends at" in await told_at_its_end(system, process)
+                assert "was truncated: it ends at" in await told_at_its_end(cluster, process)
 
     run_virtual(main())
 
@@ -472,17 +472,17 @@ def test_a_topic_that_was_deleted_and_made_again_is_refused(topic: str) -> None:
     """The log by its id; an input topic too: its positions would skip what is new, or read again what was settled."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await a_few_runs(system, 2)
-            system.broker.recreate(topic)
-            records = len(everything(system)) if topic != TOPICS.log else 0
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 2)
+            cluster.broker.recreate(topic)
+            records = len(everything(cluster)) if topic != TOPICS.log else 0
             for number in range(50):
                 value = codec_inputs.encode_start(f"n{number}", "a", "go")
-                system.broker.append(topic, 0, f"n{number}".encode(), value)
-            message = await refused(system, model_app("done"))
+                cluster.broker.append(topic, 0, f"n{number}".encode(), value)
+            message = await refused(cluster, model_app("done"))
             assert "another" in message
             assert topic in message or topic == TOPICS.log
-            assert topic == TOPICS.log or len(everything(system)) == records
+            assert topic == TOPICS.log or len(everything(cluster)) == records
 
     run_virtual(main())
 
@@ -490,54 +490,54 @@ def test_a_topic_that_was_deleted_and_made_again_is_refused(topic: str) -> None:
 # --- verify and rebuild -------------------------------------------------------------------------------------------
 
 
-def world_of(system: System) -> rebuilding.World:
+def world_of(cluster: Cluster) -> rebuilding.World:
     """What `runfold rebuild` works on."""
     return rebuilding.World(
-        log=MemoryLog(system.broker),
-        inputs=MemoryInputs(system.broker),
-        store=MemoryStore(system.database),
+        log=MemoryLog(cluster.broker),
+        inputs=MemoryInputs(cluster.broker),
+        store=MemoryStore(cluster.database),
         topics=TOPICS,
-        partitions=system.partitions,
-        publisher=MemoryPublisher(system.broker),
+        partitions=cluster.partitions,
+        publisher=MemoryPublisher(cluster.broker),
         clock=LoopClock(),
         chance=SeededChance(1),
     )
 
 
-async def rebuild(system: System, *, accept_loss: bool = False) -> rebuilding.Plan:
+async def rebuild(cluster: Cluster, *, accept_loss: bool = False) -> rebuilding.Plan:
     """Run `runfold rebuild` on partition 0."""
-    world = world_of(system)
+    world = world_of(cluster)
     plan = await rebuilding.examine(world, 0, accept_loss=accept_loss)
     await rebuilding.carry_out(world, plan)
     return plan
 
 
-async def verified(system: System, run_id: str | None = None) -> list[str]:
+async def verified(cluster: Cluster, run_id: str | None = None) -> list[str]:
     """Run `runfold verify` on partition 0; gives the differences."""
-    log, store = MemoryLog(system.broker), MemoryStore(system.database)
+    log, store = MemoryLog(cluster.broker), MemoryStore(cluster.database)
     return (await verify(0, log, store, lambda *_: None, run_id)).differences
 
 
-async def folded(system: System) -> None:
+async def folded(cluster: Cluster) -> None:
     """Wait until the compactor has folded everything."""
-    await system.until(lambda: applied(system) == system.broker.bounds(TOPICS.log, 0)[1])
+    await cluster.until(lambda: applied(cluster) == cluster.broker.bounds(TOPICS.log, 0)[1])
 
 
 def test_verify_finds_what_differs_and_rebuild_mends_it() -> None:
     """Each kind of damage in the tables is named with its run; after a rebuild every table is as before."""
 
     async def main() -> None:
-        async with System.running(partitions=1, snapshot_every=3) as system:
-            process = await system.start_executor(gated_app())
+        async with Cluster.running(partitions=1, snapshot_every=3) as cluster:
+            process = await cluster.start_executor(gated_app())
             for number in range(3):
-                await system.start(f"r{number}", "a")
-            await wait_out_of_memory(system, process, "r0", "r1", "r2")
-            await system.approve("r0", 2)
-            await system.ended("r0")
-            await folded(system)
-            before = comparable(system)
-            assert await verified(system) == []
-            database = system.database
+                await cluster.start(f"r{number}", "a")
+            await wait_out_of_memory(cluster, process, "r0", "r1", "r2")
+            await cluster.approve("r0", 2)
+            await cluster.ended("r0")
+            await folded(cluster)
+            before = comparable(cluster)
+            assert await verified(cluster) == []
+            database = cluster.database
             database.runs["r0"] = replace(database.runs["r0"], step=99)
             del database.runs["r1"]
             del database.waits["r2:2"]
@@ -545,27 +545,27 @@ def test_verify_finds_what_differs_and_rebuild_mends_it() -> None:
             row = database.snapshots["r2"][newest]
             database.snapshots["r2"][newest] = replace(row, state=row.state[:-1] + b"!")
             database.chunks["r0"].clear()
-            found = "\n".join(await verified(system))
+            found = "\n".join(await verified(cluster))
             assert "run r0: its step is 99" in found
             assert "run r1: is in the log, and not in Postgres" in found
             assert "run r2: lacks its wait r2:2" in found
             assert "the snapshot of run 'r2'" in found
             assert "the snapshot of run 'r0'" in found
-            assert all("r2" in line for line in await verified(system, "r2"))
-            await rebuild(system)
-            await system.until(lambda: applied(system) == 0)
-            await folded(system)
-            assert comparable(system) == before
-            assert await verified(system) == []
-            await system.approve("r1", 2)
-            await system.ended("r1")
+            assert all("r2" in line for line in await verified(cluster, "r2"))
+            await rebuild(cluster)
+            await cluster.until(lambda: applied(cluster) == 0)
+            await folded(cluster)
+            assert comparable(cluster) == before
+            assert await verified(cluster) == []
+            await cluster.approve("r1", 2)
+            await cluster.ended("r1")
 
     run_virtual(main())
 
 
-def held(system: System, *run_ids: str) -> bool:
+def held(cluster: Cluster, *run_ids: str) -> bool:
     """Whether all of these wait with an error."""
-    states = [system.state(run_id) for run_id in run_ids]
+    states = [cluster.state(run_id) for run_id in run_ids]
     return all(state is not None and state.operational_wait() is not None for state in states)
 
 
@@ -575,75 +575,75 @@ def test_accepting_the_loss_of_records_repeats_no_effect(how: str) -> None:
     book = Book()
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(gated_app(book))
-            await system.start("ended", "a")
-            await system.approve("ended", 2)
-            await system.waiting("ended", "awaiting_approval")
-            await system.approve("ended", 2)
-            await system.ended("ended")
-            await system.start("waits", "a")
-            await wait_out_of_memory(system, process, "waits")
-            end = system.broker.bounds(TOPICS.log, 0)[1]
-            await system.start("late", "a")
-            await system.waiting("late", "awaiting_approval")
-            await system.approve("late", 2)
-            await system.ended("late")
-            await folded(system)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(gated_app(book))
+            await cluster.start("ended", "a")
+            await cluster.approve("ended", 2)
+            await cluster.waiting("ended", "awaiting_approval")
+            await cluster.approve("ended", 2)
+            await cluster.ended("ended")
+            await cluster.start("waits", "a")
+            await wait_out_of_memory(cluster, process, "waits")
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            await cluster.start("late", "a")
+            await cluster.waiting("late", "awaiting_approval")
+            await cluster.approve("late", 2)
+            await cluster.ended("late")
+            await folded(cluster)
             effects = dict(book.effects)
             assert effects == {"ended:3": 1, "late:3": 1}
             await process.stop()
-            system.nodes[0].kill()
+            cluster.nodes[0].kill()
             if how == "truncated":
-                system.broker.truncate(TOPICS.log, 0, end)
+                cluster.broker.truncate(TOPICS.log, 0, end)
             else:
-                system.broker.recreate(TOPICS.log)
-            await system.start("unheard", "a")
-            await system.approve("waits", 2)
+                cluster.broker.recreate(TOPICS.log)
+            await cluster.start("unheard", "a")
+            await cluster.approve("waits", 2)
             with pytest.raises(rebuilding.Refused, match="--accept-loss"):
-                await rebuild(system)
-            plan = await rebuild(system, accept_loss=True)
+                await rebuild(cluster)
+            plan = await rebuild(cluster, accept_loss=True)
             assert plan.live == (["waits"] if how == "truncated" else [])
-            system.start_compactor()
-            await system.start_executor(gated_app(book))
-            await folded(system)
+            cluster.start_compactor()
+            await cluster.start_executor(gated_app(book))
+            await folded(cluster)
             await asyncio.sleep(30)
-            await folded(system)
+            await folded(cluster)
             assert book.effects == effects
-            assert held(system, "waits", "unheard")
-            state = system.state("late")
+            assert held(cluster, "waits", "unheard")
+            state = cluster.state("late")
             assert state is not None
             assert state.ended is Status.COMPLETED
-            assert await verified(system) == []
+            assert await verified(cluster) == []
             # The id is used, whatever else is known of it.
-            offset = await system.start("ended", "a")
-            assert (await settled(system, "ended", offset, TOPICS.requests)).outcome is Settlement.DUPLICATE
+            offset = await cluster.start("ended", "a")
+            assert (await settled(cluster, "ended", offset, TOPICS.requests)).outcome is Settlement.DUPLICATE
             # A person knows that nothing was done: it begins.
-            await system.request("unheard", codec_inputs.encode_resume("unheard", "dana"))
-            await system.waiting("unheard", "awaiting_approval")
-            await system.until(lambda: all(position_is_settled(system, topic) for topic in TOPICS.inputs))
+            await cluster.request("unheard", codec_inputs.encode_resume("unheard", "dana"))
+            await cluster.waiting("unheard", "awaiting_approval")
+            await cluster.until(lambda: all(position_is_settled(cluster, topic) for topic in TOPICS.inputs))
 
     run_virtual(main())
 
 
-def position_is_settled(system: System, topic: str) -> bool:
+def position_is_settled(cluster: Cluster, topic: str) -> bool:
     """Whether every input of a topic has its record."""
-    return system.database.partitions[0].positions.of(topic).next == system.broker.bounds(topic, 0)[1]
+    return cluster.database.partitions[0].positions.of(topic).next == cluster.broker.bounds(topic, 0)[1]
 
 
 def test_the_log_of_another_installation_is_not_mended() -> None:
     """Pointed at somebody else's topics, the command refuses, whatever was accepted: nothing is written."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await a_few_runs(system, 3)
-            system.database.runs.clear()
-            row = system.database.partitions[0]
-            system.database.partitions[0] = replace(row, cluster_id="ours", version=row.version)
-            end = system.broker.bounds(TOPICS.log, 0)[1]
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 3)
+            cluster.database.runs.clear()
+            row = cluster.database.partitions[0]
+            cluster.database.partitions[0] = replace(row, cluster_id="ours", version=row.version)
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
             with pytest.raises(rebuilding.Refused, match="belongs to another installation"):
-                await rebuild(system, accept_loss=True)
-            assert system.broker.bounds(TOPICS.log, 0)[1] == end
+                await rebuild(cluster, accept_loss=True)
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] == end
 
     run_virtual(main())
 
@@ -652,28 +652,28 @@ def test_a_log_without_its_beginning_is_mended_from_what_postgres_knows() -> Non
     """Runs that began in what was deleted keep their ids and ends; those behind it are not touched."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await a_few_runs(system, 2)
-            cut = system.broker.bounds(TOPICS.log, 0)[1]
-            process = await system.start_executor(gated_app())
-            await system.start("r9", "a")
-            await wait_out_of_memory(system, process, "r9")
-            await folded(system)
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 2)
+            cut = cluster.broker.bounds(TOPICS.log, 0)[1]
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r9", "a")
+            await wait_out_of_memory(cluster, process, "r9")
+            await folded(cluster)
             await process.stop()
-            system.nodes[0].kill()
-            system.broker.delete_before(TOPICS.log, 0, cut)
-            row = system.database.partitions[0]
-            system.database.partitions[0] = replace(row, replay_from=cut - 2)
+            cluster.nodes[0].kill()
+            cluster.broker.delete_before(TOPICS.log, 0, cut)
+            row = cluster.database.partitions[0]
+            cluster.database.partitions[0] = replace(row, replay_from=cut - 2)
             with pytest.raises(rebuilding.Refused, match="2 of them were deleted"):
-                await rebuild(system)
-            plan = await rebuild(system, accept_loss=True)
+                await rebuild(cluster)
+            plan = await rebuild(cluster, accept_loss=True)
             assert (plan.live, plan.stray) == ([], ["r0", "r1"])
-            system.start_compactor()
-            await system.start_executor(gated_app())
-            await folded(system)
-            assert system.database.runs["r0"].status is Status.COMPLETED
-            await system.approve("r9", 2)
-            await system.until(lambda: system.database.runs["r9"].status is Status.COMPLETED)
+            cluster.start_compactor()
+            await cluster.start_executor(gated_app())
+            await folded(cluster)
+            assert cluster.database.runs["r0"].status is Status.COMPLETED
+            await cluster.approve("r9", 2)
+            await cluster.until(lambda: cluster.database.runs["r9"].status is Status.COMPLETED)
 
     run_virtual(main())
 
@@ -682,20 +682,20 @@ def test_an_input_topic_that_was_made_again_is_mended_without_skipping_an_input(
     """The offsets that were settled are used up; what stood there already is sent once more, and has one effect."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await a_few_runs(system, 3)
-            system.broker.recreate(TOPICS.requests)
-            await system.start("early", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 3)
+            cluster.broker.recreate(TOPICS.requests)
+            await cluster.start("early", "a")
             with pytest.raises(rebuilding.Refused, match="deleted and made again"):
-                await rebuild(system)
-            plan = await rebuild(system, accept_loss=True)
+                await rebuild(cluster)
+            plan = await rebuild(cluster, accept_loss=True)
             assert plan.refill == {TOPICS.requests: 3}
-            system.nodes[0].kill()
-            system.start_compactor()
-            await system.start_executor(model_app("done"))
-            await system.start("later", "a")
+            cluster.nodes[0].kill()
+            cluster.start_compactor()
+            await cluster.start_executor(model_app("done"))
+            await cluster.start("later", "a")
             for run_id in ("early", "later"):
-                assert (await system.ended(run_id)).ended is Status.COMPLETED
+                assert (await cluster.ended(run_id)).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -704,22 +704,22 @@ def test_a_rebuild_that_was_broken_off_holds_up_everybody_until_it_is_done() -> 
     """Services refuse the partition and say why; running it again finishes it."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await a_few_runs(system, 2)
-            system.nodes[0].kill()
-            end = system.broker.bounds(TOPICS.log, 0)[1]
-            system.broker.truncate(TOPICS.log, 0, end - 2)
-            world = world_of(system)
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 2)
+            cluster.nodes[0].kill()
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            cluster.broker.truncate(TOPICS.log, 0, end - 2)
+            world = world_of(cluster)
             plan = await rebuilding.examine(world, 0, accept_loss=True)
-            broken = replace(world, publisher=world.publisher, log=Broken(system.broker))
+            broken = replace(world, publisher=world.publisher, log=Broken(cluster.broker))
             with pytest.raises(AppendFailed):
                 await rebuilding.carry_out(broken, plan)
-            assert "is being rebuilt" in await refused(system, model_app("done"))
-            await rebuild(system, accept_loss=True)
-            system.start_compactor()
-            await system.start_executor(model_app("done"))
-            await system.start("r9", "a")
-            await system.ended("r9")
+            assert "is being rebuilt" in await refused(cluster, model_app("done"))
+            await rebuild(cluster, accept_loss=True)
+            cluster.start_compactor()
+            await cluster.start_executor(model_app("done"))
+            await cluster.start("r9", "a")
+            await cluster.ended("r9")
 
     run_virtual(main())
 
@@ -741,21 +741,21 @@ def test_a_row_older_than_its_runs_settles_no_input_twice() -> None:
     """Only some tables were restored: what newer snapshots cover has settled its inputs all the same."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(gated_app())
-            await system.start("r1", "a")
-            await wait_out_of_memory(system, process, "r1")
-            row = copy.deepcopy(system.database.partitions[0])
-            await system.approve("r1", 2)
-            await system.ended("r1")
-            await folded(system)
-            system.nodes[0].kill()
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r1", "a")
+            await wait_out_of_memory(cluster, process, "r1")
+            row = copy.deepcopy(cluster.database.partitions[0])
+            await cluster.approve("r1", 2)
+            await cluster.ended("r1")
+            await folded(cluster)
+            cluster.nodes[0].kill()
             await process.stop()
-            system.database.partitions[0] = row
-            end = system.broker.bounds(TOPICS.log, 0)[1]
-            process = await system.start_executor(gated_app())
-            await system.until(lambda: process.executor.ready)
+            cluster.database.partitions[0] = row
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            process = await cluster.start_executor(gated_app())
+            await cluster.until(lambda: process.executor.ready)
             await asyncio.sleep(10)
-            assert system.broker.bounds(TOPICS.log, 0)[1] == end + 1
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] == end + 1
 
     run_virtual(main())

@@ -11,9 +11,9 @@ from runfold.core.events import RunEvent, ToolCallRequested, ToolReturned, WaitR
 from runfold.core.payload import Inline
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import one_tool_app
-from tests.runtime.system import TOPICS, Book, System
-from tests.runtime.virtual import run_virtual
 
 
 def _app(script: list[object], *tools: object, **agent: object) -> App:
@@ -34,12 +34,12 @@ def test_a_run_of_two_model_calls_and_a_tool_completes() -> None:
     """The simplest run: asked, read, answered; steps 1, 2, 3."""
 
     async def main() -> None:
-        async with System.running() as system:
-            await system.start_executor(_app([("read", {"name": "page"}), "done"], read))
-            await system.start("r1", "a", "hello")
-            state = await system.ended("r1")
+        async with Cluster.running() as cluster:
+            await cluster.start_executor(_app([("read", {"name": "page"}), "done"], read))
+            await cluster.start("r1", "a", "hello")
+            state = await cluster.ended("r1")
             assert state.ended is Status.COMPLETED
-            assert system.types("r1") == [
+            assert cluster.types("r1") == [
                 "RunStarted",
                 "ModelCallRequested",
                 "ModelResponded",
@@ -65,19 +65,19 @@ def test_an_approval_gate_stops_the_run_until_a_person_decides() -> None:
         return str(book.apply(ctx.idempotency_key, body))
 
     async def main() -> None:
-        async with System.running() as system:
+        async with Cluster.running() as cluster:
             app = _app([[("read", {}), ("publish", {"body": "b"}), ("read", {})], "done"], read, publish)
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            await system.until(lambda: system.types("r1").count("ToolReturned") == 2)
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            await cluster.until(lambda: cluster.types("r1").count("ToolReturned") == 2)
             await process.stop()
             assert not book.effects
-            await system.approve("r1", 3)
-            await system.start_executor(app)
-            state = await system.ended("r1")
+            await cluster.approve("r1", 3)
+            await cluster.start_executor(app)
+            state = await cluster.ended("r1")
             assert state.ended is Status.COMPLETED
-            requests = [event for event in system.events("r1") if isinstance(event, ToolCallRequested)]
+            requests = [event for event in cluster.events("r1") if isinstance(event, ToolCallRequested)]
             assert [(e.tool, e.step, e.approval_id) for e in requests] == [
                 ("read", 2, None),
                 ("read", 5, None),
@@ -97,14 +97,14 @@ def test_a_rejected_call_is_told_to_the_model_without_a_request() -> None:
         raise AssertionError(body)
 
     async def main() -> None:
-        async with System.running() as system:
-            await system.start_executor(_app([("publish", {"body": "b"}), "sorry"], publish))
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
+        async with Cluster.running() as cluster:
+            await cluster.start_executor(_app([("publish", {"body": "b"}), "sorry"], publish))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
             value = codec_inputs.encode_approval("r1", "r1:2", "rejected", "dana", "too early")
-            await system.send(TOPICS.approvals, "r1", value)
-            state = await system.ended("r1")
-            returned = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            await cluster.send(TOPICS.approvals, "r1", value)
+            state = await cluster.ended("r1")
+            returned = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert [(e.step, e.source, e.is_error) for e in returned] == [(3, "denied", True)]
             told = state.transcript[-2].payload
             assert isinstance(told, Inline)
@@ -117,14 +117,14 @@ def test_bad_arguments_and_an_unknown_tool_go_back_to_the_model() -> None:
     """Neither is executed; each has its step and its error."""
 
     async def main() -> None:
-        async with System.running() as system:
+        async with Cluster.running() as cluster:
             script: list[object] = [[("read", {"nome": 1}), ("rid", {})], "done"]
-            await system.start_executor(_app(script, read))
-            await system.start("r1", "a")
-            await system.ended("r1")
-            returned = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            await cluster.start_executor(_app(script, read))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            returned = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert [(e.step, e.source, e.is_error) for e in returned] == [(2, "invalid", True), (3, "invalid", True)]
-            assert "ToolCallRequested" not in system.types("r1")
+            assert "ToolCallRequested" not in cluster.types("r1")
 
     run_virtual(main())
 
@@ -146,14 +146,14 @@ def test_a_killed_executor_repeats_no_recorded_completion_and_runs_a_keyed_call_
     app = App([Agent("a", model=model, instructions="", tools=[pay])])
 
     async def main() -> None:
-        async with System.running() as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: book.effects["r1:2"] == 1)
+        async with Cluster.running() as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: book.effects["r1:2"] == 1)
             process.kill()
-            await system.start_executor(app)
-            await system.ended("r1")
-            requests = [event for event in system.events("r1") if isinstance(event, ToolCallRequested)]
+            await cluster.start_executor(app)
+            await cluster.ended("r1")
+            requests = [event for event in cluster.events("r1") if isinstance(event, ToolCallRequested)]
             assert [(e.step, e.attempt, e.why, e.idempotency_key) for e in requests] == [
                 (2, 1, Why.FIRST, "r1:2"),
                 (2, 2, Why.TAKEOVER, "r1:2"),
@@ -180,20 +180,20 @@ def test_three_attempts_lost_to_crashes_interrupt_the_run() -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, act)
             for crash in range(1, 4):
-                process = await system.start_executor(app, f"p{crash}")
+                process = await cluster.start_executor(app, f"p{crash}")
                 if crash == 1:
-                    await system.start("r1", "a")
-                await system.until(partial(_has, calls, crash))
+                    await cluster.start("r1", "a")
+                await cluster.until(partial(_has, calls, crash))
                 process.kill()
-            await system.start_executor(app, "p4")
-            state = await system.waiting("r1", WaitReason.ERROR)
+            await cluster.start_executor(app, "p4")
+            state = await cluster.waiting("r1", WaitReason.ERROR)
             assert len(calls) == 3
             calm.set()
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            state = await system.ended("r1")
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            state = await cluster.ended("r1")
             assert state.ended is Status.COMPLETED
             assert len(calls) == 4
 

@@ -9,9 +9,9 @@ from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.codec import inputs as codec_inputs
 from runfold.core.state import Status
 from runfold.ports.inputs import InputRecord
+from runfold.testing.simulation.cluster import TOPICS, Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import model_app
-from tests.runtime.system import TOPICS, System
-from tests.runtime.virtual import run_virtual
 
 NO_INPUT = b"no input"
 
@@ -42,30 +42,30 @@ def test_the_position_passes_offsets_that_are_no_input() -> None:
     """One record in the log for each, so that compactor and later owners pass them too; no other input is touched."""
 
     async def main() -> None:
-        async with System.running(partitions=1, inputs=_Inputs) as system:
-            _mark(system.broker, 2)
-            await system.start("r1", "a")
-            _mark(system.broker, 700)
-            cancelled = await system.request("r9", codec_inputs.encode_cancel("r9", "enough", "ops"))
-            first = await system.start_executor(model_app("done"))
+        async with Cluster.running(partitions=1, inputs=_Inputs) as cluster:
+            _mark(cluster.broker, 2)
+            await cluster.start("r1", "a")
+            _mark(cluster.broker, 700)
+            cancelled = await cluster.request("r9", codec_inputs.encode_cancel("r9", "enough", "ops"))
+            first = await cluster.start_executor(model_app("done"))
 
             def position() -> tuple[int, set[int]] | None:
-                row = system.database.partitions.get(0)
+                row = cluster.database.partitions.get(0)
                 found = None if row is None else row.positions.of(TOPICS.requests)
                 return None if found is None else (found.next, found.above)
 
-            await system.until(lambda: position() == (cancelled + 1, set()))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            settled = [(s.cause.offset, s.outcome, s.reason) for s in system.records("r1")[1]]
+            await cluster.until(lambda: position() == (cancelled + 1, set()))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            settled = [(s.cause.offset, s.outcome, s.reason) for s in cluster.records("r1")[1]]
             passed = [0, 1, *range(3, cancelled)]
             assert settled[:-1] == [(offset, "stale", "no_input") for offset in passed]
             assert settled[-1] == (cancelled, "dead", "unknown_run")
 
             await first.stop()
-            _mark(system.broker)
-            await system.start_executor(model_app("done"))
-            last = await system.start("r2", "a")
-            await system.until(lambda: position() == (last + 1, set()))
-            assert len(system.records("r1")[1]) == len(settled) + 1
+            _mark(cluster.broker)
+            await cluster.start_executor(model_app("done"))
+            last = await cluster.start("r2", "a")
+            await cluster.until(lambda: position() == (last + 1, set()))
+            assert len(cluster.records("r1")[1]) == len(settled) + 1
 
     run_virtual(main())

@@ -19,24 +19,24 @@ from runfold.core.events import ToolCallRequested
 from runfold.core.state import Status
 from runfold.ports.store import Commit, PartitionRow, StoredRun
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import TOPICS, Cluster
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import done, one_tool_app
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import TOPICS, System
-from tests.runtime.virtual import run_virtual
 
 
 def test_inputs_for_runs_that_do_not_exist_leave_nothing_in_memory() -> None:
     """Typos must neither fill memory nor stop the intake."""
 
     async def main() -> None:
-        async with System.running(max_busy_runs=10, partitions=1) as system:
-            process = await system.start_executor(one_tool_app(Recovery.KEYED, done))
+        async with Cluster.running(max_busy_runs=10, partitions=1) as cluster:
+            process = await cluster.start_executor(one_tool_app(Recovery.KEYED, done))
             for number in range(20):
-                await system.approve(f"typo-{number}", 2)
+                await cluster.approve(f"typo-{number}", 2)
             await asyncio.sleep(30)
             assert process.executor.runs_in_memory == 0
-            await system.start("r1", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.start("r1", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -65,13 +65,13 @@ def test_an_owner_that_ends_late_does_not_deafen_the_next_one() -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(inputs=SlowToClose, partitions=1) as system:
-            process = await system.start_executor(one_tool_app(Recovery.KEYED, act))
-            await system.until(lambda: process.executor.ready)
+        async with Cluster.running(inputs=SlowToClose, partitions=1) as cluster:
+            process = await cluster.start_executor(one_tool_app(Recovery.KEYED, act))
+            await cluster.until(lambda: process.executor.ready)
             process.membership.expire()
             await asyncio.sleep(0.5)
-            await system.start("r1", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.start("r1", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -90,10 +90,10 @@ def test_a_cancellation_of_the_authors_own_making_is_an_error(culprit: str) -> N
     async def main() -> None:
         model = Cancelling(["done"]) if culprit == "model" else ScriptedModel(["done"])
         own: dict[str, Any] = {"planner": planner} if culprit == "planner" else {}
-        async with System.running(partitions=1) as system:
-            await system.start_executor(App([Agent("a", model=model, instructions="", **own)]))
-            await system.start("r1", "a")
-            await system.waiting("r1", "error")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(App([Agent("a", model=model, instructions="", **own)]))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "error")
 
     run_virtual(main())
 
@@ -142,21 +142,21 @@ def test_a_compactor_that_catches_up_during_a_take_over_makes_no_input_forgotten
             raise RuntimeError("connection reset")
 
         app = one_tool_app(Recovery.MANUAL, act, timeout=1.0)
-        async with System.running(store=RacingStore, partitions=1) as system:
-            p0 = await system.start_executor(app, "p0")
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(store=RacingStore, partitions=1) as cluster:
+            p0 = await cluster.start_executor(app, "p0")
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
             await asyncio.sleep(5)
             RacingStore.may_commit.clear()  # the compactor falls behind
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
-            await system.until(lambda: system.types("r1").count("Interrupted") == 2)
+            await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await cluster.until(lambda: cluster.types("r1").count("Interrupted") == 2)
             await asyncio.sleep(1)
             assert calls == [1, 2]
             p0.kill()
             RacingStore.armed = True
-            await system.start_executor(app, "p1")
+            await cluster.start_executor(app, "p1")
             await asyncio.sleep(60)
-            valid = [event.attempt for event in system.events("r1") if isinstance(event, ToolCallRequested)]
+            valid = [event.attempt for event in cluster.events("r1") if isinstance(event, ToolCallRequested)]
             assert calls == valid == [1, 2]
 
     run_virtual(main())
@@ -167,15 +167,15 @@ def test_a_run_that_no_snapshot_and_no_log_can_bring_back_is_parked_and_said() -
 
     async def main() -> None:
         app = one_tool_app(Recovery.KEYED, done, needs_approval=True)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            await system.until(lambda: process.executor.runs_in_memory == 0)
-            for seq, row in system.database.snapshots["r1"].items():
-                system.database.snapshots["r1"][seq] = replace(row, state=b"x" + row.state[1:])
-            system.broker.delete_before(TOPICS.log, 0, system.broker.bounds(TOPICS.log, 0)[1])
-            await system.approve("r1", 2)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            await cluster.until(lambda: process.executor.runs_in_memory == 0)
+            for seq, row in cluster.database.snapshots["r1"].items():
+                cluster.database.snapshots["r1"][seq] = replace(row, state=b"x" + row.state[1:])
+            cluster.broker.delete_before(TOPICS.log, 0, cluster.broker.bounds(TOPICS.log, 0)[1])
+            await cluster.approve("r1", 2)
             await asyncio.sleep(60)
             assert list(process.executor.parked) == ["r1"]
 
@@ -198,13 +198,13 @@ def test_a_run_that_ends_before_its_effect_does_leaves_memory() -> None:
             return "x"
 
         app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: "ToolCallRequested" in cluster.types("r1"))
             verdict = VerdictInput(run_id="r1", step=2, attempt=1, outcome="found", verdict_by="x", result=b'"x"')
-            await system.send(TOPICS.control, "r1", codec_inputs.encode_verdict(verdict))
-            await system.ended("r1")
+            await cluster.send(TOPICS.control, "r1", codec_inputs.encode_verdict(verdict))
+            await cluster.ended("r1")
             await asyncio.sleep(100)
             assert process.executor.runs_in_memory == 0
 
@@ -230,17 +230,17 @@ def test_runs_that_wait_for_verdicts_do_not_close_the_intake() -> None:
             return "found"
 
         app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
-        async with System.running(max_busy_runs=3, partitions=1) as system:
-            process = await system.start_executor(app)
+        async with Cluster.running(max_busy_runs=3, partitions=1) as cluster:
+            process = await cluster.start_executor(app)
             for number in range(4):
-                await system.start(f"r{number}", "a")
-            await system.until(lambda: all("ToolCallRequested" in system.types(f"r{n}") for n in range(4)))
+                await cluster.start(f"r{number}", "a")
+            await cluster.until(lambda: all("ToolCallRequested" in cluster.types(f"r{n}") for n in range(4)))
             process.kill()
             hang[0] = False
-            await system.start_executor(app)
-            system.start_reconciler(app)
+            await cluster.start_executor(app)
+            cluster.start_reconciler(app)
             for number in range(4):
-                await system.ended(f"r{number}")
+                await cluster.ended(f"r{number}")
 
     run_virtual(main())
 
@@ -250,10 +250,10 @@ def test_an_input_and_the_message_made_of_it_fit_one_record_together() -> None:
 
     async def main() -> None:
         app = App([Agent("a", model=ScriptedModel(["done"]), instructions="")])
-        async with System.running(partitions=1, inline_limit=900_000) as system:
-            await system.start_executor(app)
-            await system.start("r1", "a", "x" * 600_000)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+        async with Cluster.running(partitions=1, inline_limit=900_000) as cluster:
+            await cluster.start_executor(app)
+            await cluster.start("r1", "a", "x" * 600_000)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -268,18 +268,18 @@ def test_absent_about_one_attempt_is_not_believed_about_the_next() -> None:
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
-            await system.start_executor(one_tool_app(Recovery.MANUAL, act, timeout=1.0), "p0", log)
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, act, timeout=1.0), "p0", log)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
             log.fates.extend(["ok", "ok", "lost"])  # resumed, the request of attempt 2, the second absent's record
             value = codec_inputs.encode_resolve("r1", 2, "absent", "ops", attempt=1)
-            await system.request("r1", value)
-            await system.request("r1", value)
+            await cluster.request("r1", value)
+            await cluster.request("r1", value)
             await asyncio.sleep(120)
             assert effects == [2]
-            assert [settled.reason for settled in system.records("r1")[1]] == ["not_open"]
+            assert [settled.reason for settled in cluster.records("r1")[1]] == ["not_open"]
 
     run_virtual(main())
 
@@ -293,14 +293,14 @@ def test_a_run_with_a_long_error_does_not_stop_its_partitions_compaction() -> No
     async def main() -> None:
         bad = Agent("bad", model=ScriptedModel(["x"]), instructions="", planner=planner)
         good = Agent("good", model=ScriptedModel(["x"]), instructions="")
-        async with System.running(partitions=1) as system:
-            await system.start_executor(App([bad, good]))
-            await system.start("r1", "bad")
-            await system.start("r2", "good")
-            await system.until(
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(App([bad, good]))
+            await cluster.start("r1", "bad")
+            await cluster.start("r2", "good")
+            await cluster.until(
                 lambda: (
                     {"r1", "r2"}
-                    <= {r for r, row in system.database.runs.items() if row.status.value in ("failed", "completed")}
+                    <= {r for r, row in cluster.database.runs.items() if row.status.value in ("failed", "completed")}
                 )
             )
 
@@ -312,7 +312,7 @@ def test_a_run_that_is_held_by_an_error_starts_nothing() -> None:
     calls: list[bool] = []
 
     async def main() -> None:
-        watched: list[System] = []
+        watched: list[Cluster] = []
 
         @tool(recovery=Recovery.KEYED, retries=5)
         async def flaky(ctx: ToolContext[None]) -> str:
@@ -328,24 +328,24 @@ def test_a_run_that_is_held_by_an_error_starts_nothing() -> None:
 
         model = ScriptedModel([[("flaky", {}), ("gated", {})], "done"])
         app = App([Agent("a", model=model, instructions="", tools=[flaky, gated])])
-        async with System.running(partitions=1) as system:
-            watched.append(system)
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: calls)
+        async with Cluster.running(partitions=1) as cluster:
+            watched.append(cluster)
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: calls)
             # The tool is gone when its approval comes: the run is held by an error.
             agent: Any = process.agents.get("a")
             specs = agent._specs
             agent._specs = {name: spec for name, spec in specs.items() if name != "gated"}
-            await system.approve("r1", 3)
-            await system.waiting("r1", "error")
+            await cluster.approve("r1", 3)
+            await cluster.waiting("r1", "error")
             before = len(calls)
             await asyncio.sleep(60)
             assert len(calls) == before
             assert not any(calls)
             agent._specs = specs
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            await system.waiting("r1", "indeterminate")
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            await cluster.waiting("r1", "indeterminate")
             assert len(calls) > before
 
     run_virtual(main())
@@ -370,19 +370,19 @@ def test_a_lookup_call_of_a_run_that_is_held_back_fills_no_log() -> None:
         return App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions=instructions, tools=[act])])
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app("v1"))
-            await system.start("r1", "a")
-            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app("v1"))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: "ToolCallRequested" in cluster.types("r1"))
             process.kill()
-            await system.start_executor(app("v2"))
-            system.start_reconciler(app("v2"))
-            await system.waiting("r1", "version_mismatch")
+            await cluster.start_executor(app("v2"))
+            cluster.start_reconciler(app("v2"))
+            await cluster.waiting("r1", "version_mismatch")
             await asyncio.sleep(100)
-            _, before = system.broker.bounds(TOPICS.log, 0)
+            _, before = cluster.broker.bounds(TOPICS.log, 0)
             await asyncio.sleep(2000)
-            assert system.broker.bounds(TOPICS.log, 0)[1] == before
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops", accept_version=True))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] == before
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops", accept_version=True))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main(), 36000)

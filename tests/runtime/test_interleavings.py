@@ -20,6 +20,9 @@ from runfold.core.events import (
 )
 from runfold.core.state import Status
 from runfold.ports.inputs import InputRecord
+from runfold.testing.simulation.cluster import Book, Cluster
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import (
     HangingModel,
     claims,
@@ -30,9 +33,6 @@ from tests.runtime.apps import (
     requests,
     rule_verdict,
 )
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import Book, System
-from tests.runtime.virtual import run_virtual
 
 
 def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
@@ -43,22 +43,22 @@ def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
         return str(book.apply(ctx.idempotency_key, "done"))
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, act)
-            zombie_log = FaultyLog(system.broker)
+            zombie_log = FaultyLog(cluster.broker)
             zombie_log.hold_landing = True
-            zombie = await system.start_executor(app, "p0", zombie_log)
-            await system.until(lambda: zombie_log.held == 1)
+            zombie = await cluster.start_executor(app, "p0", zombie_log)
+            await cluster.until(lambda: zombie_log.held == 1)
             zombie.membership.kill()
-            await system.start_executor(app, "p1")
-            await system.start("r0", "a")
-            await system.ended("r0")
+            await cluster.start_executor(app, "p1")
+            await cluster.start("r0", "a")
+            await cluster.ended("r0")
             zombie_log.release()
             zombie.kill()  # it is not assigned any more and would not work; nobody but p1 is left
-            assert claims(system) == 2
-            await system.start("r1", "a")
-            state = await system.ended("r1")
-            assert claims(system) == 3
+            assert claims(cluster) == 2
+            await cluster.start("r1", "a")
+            state = await cluster.ended("r1")
+            assert claims(cluster) == 3
             assert state.ended is Status.COMPLETED
             assert book.effects == {"r0:2": 1, "r1:2": 1}
 
@@ -85,26 +85,26 @@ def test_2_a_claim_older_than_what_postgres_knows_is_superseded() -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, act, timeout=3000.0)
-            log = FaultyLog(system.broker)
+            log = FaultyLog(cluster.broker)
             log.hold_acks = True
-            system.inputs = DeafInputs
-            p0 = await system.start_executor(app, "p0", log)
-            system.inputs = MemoryInputs
-            await system.until(lambda: log.held_acks == 1)
+            cluster.inputs = DeafInputs
+            p0 = await cluster.start_executor(app, "p0", log)
+            cluster.inputs = MemoryInputs
+            await cluster.until(lambda: log.held_acks == 1)
             p0.membership.kill()
-            p1 = await system.start_executor(app, "p1")
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system) == [(1, Why.FIRST)])
-            await system.until(lambda: 0 in system.database.partitions and system.database.partitions[0].epoch > 0)
-            await system.until(lambda: "r1" in system.database.snapshots)
+            p1 = await cluster.start_executor(app, "p1")
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster) == [(1, Why.FIRST)])
+            await cluster.until(lambda: 0 in cluster.database.partitions and cluster.database.partitions[0].epoch > 0)
+            await cluster.until(lambda: "r1" in cluster.database.snapshots)
             p1.kill()
             log.release()
             # At once: the look behind the own records, every five seconds, would notice it as well.
-            await system.until(lambda: claims(system) == 3, 3.0)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            assert requests(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
+            await cluster.until(lambda: claims(cluster) == 3, 3.0)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
 
     run_virtual(main())
 
@@ -118,27 +118,27 @@ def test_3_a_zombie_with_a_fresh_acknowledgement_and_a_quick_person_make_one_eff
         return "sent"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.MANUAL, act, timeout=10.0)
-            log = FaultyLog(system.broker)
-            p0 = await system.start_executor(app, "p0", log)
-            await system.until(lambda: p0.executor.ready)
+            log = FaultyLog(cluster.broker)
+            p0 = await cluster.start_executor(app, "p0", log)
+            await cluster.until(lambda: p0.executor.ready)
             log.trap = is_tool_request  # p0 is paused before it hears of its own request
-            await system.start("r1", "a")
-            await system.until(lambda: log.hold_acks)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: log.hold_acks)
             p0.membership.kill()
-            await system.start_executor(app, "p1")
+            await cluster.start_executor(app, "p1")
             claimed_at = asyncio.get_running_loop().time() + 10
-            await system.waiting("r1", "indeterminate")
+            await cluster.waiting("r1", "indeterminate")
             assert asyncio.get_running_loop().time() >= claimed_at + 10
             log.release()
             await asyncio.sleep(0.1)
             assert not effects, "the zombie acted on an acknowledgement that was not fresh"
             value = codec_inputs.encode_resolve("r1", 2, "absent", "ops")
-            await system.request("r1", value)
-            await system.ended("r1")
+            await cluster.request("r1", value)
+            await cluster.ended("r1")
             assert len(effects) == 1
-            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.ABSENT)]
 
     run_virtual(main())
 
@@ -164,16 +164,16 @@ def test_7_requests_that_were_never_performed_do_not_count_as_crashes() -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.MANUAL, act)
-            log = FaultyLog(system.broker)
+            log = FaultyLog(cluster.broker)
             _lose_five_acknowledgements(log)
-            await system.start_executor(app, "p0", log)
-            await system.start("r1", "a")
-            state = await system.ended("r1")
+            await cluster.start_executor(app, "p0", log)
+            await cluster.start("r1", "a")
+            state = await cluster.ended("r1")
             assert state.ended is Status.COMPLETED
             assert len(calls) == 1
-            assert [why for _, why in requests(system)] == [Why.FIRST, *[Why.STALE] * 5]
+            assert [why for _, why in requests(cluster)] == [Why.FIRST, *[Why.STALE] * 5]
 
     run_virtual(main())
 
@@ -189,18 +189,18 @@ def test_7_what_was_never_performed_does_not_count_when_a_process_really_dies() 
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, act)
-            log = FaultyLog(system.broker)
+            log = FaultyLog(cluster.broker)
             _lose_five_acknowledgements(log)
-            p0 = await system.start_executor(app, "p0", log)
-            await system.start("r1", "a")
-            await system.until(lambda: len(calls) == 1)
-            assert [why for _, why in requests(system)] == [Why.FIRST, *[Why.STALE] * 5]
+            p0 = await cluster.start_executor(app, "p0", log)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: len(calls) == 1)
+            assert [why for _, why in requests(cluster)] == [Why.FIRST, *[Why.STALE] * 5]
             p0.kill()
-            await system.start_executor(app, "p1")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            assert requests(system)[-1][1] is Why.TAKEOVER
+            await cluster.start_executor(app, "p1")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert requests(cluster)[-1][1] is Why.TAKEOVER
             assert len(calls) == 2
 
     run_virtual(main())
@@ -215,19 +215,19 @@ def test_8_a_starved_owner_gives_its_epoch_up_after_a_bounded_number_of_stale_re
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.MANUAL, act)
-            log = FaultyLog(system.broker)
-            p0 = await system.start_executor(app, "p0", log)
-            await system.until(lambda: p0.executor.ready)
+            log = FaultyLog(cluster.broker)
+            p0 = await cluster.start_executor(app, "p0", log)
+            await cluster.until(lambda: p0.executor.ready)
             log.ack_delay = 6.0
-            await system.start("r1", "a")
-            await system.until(lambda: claims(system) > 1, 3000)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: claims(cluster) > 1, 3000)
             assert not calls
-            asked = [event.at for event in system.events("r1") if isinstance(event, ModelCallRequested)]
+            asked = [event.at for event in cluster.events("r1") if isinstance(event, ModelCallRequested)]
             assert [(later - earlier) // 100 / 10 for earlier, later in pairwise(asked)] == [6.2, 6.4, 6.8, 7.6, 9.2]
             log.ack_delay = 0.0
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert len(calls) == 1
 
     run_virtual(main(), 36000)
@@ -240,18 +240,18 @@ def test_10_an_input_whose_append_failed_is_not_lost_behind_a_later_one() -> Non
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.RERUN, act)
-            log = FaultyLog(system.broker)
-            p0 = await system.start_executor(app, "p0", log)
-            await system.until(lambda: p0.executor.ready)
+            log = FaultyLog(cluster.broker)
+            p0 = await cluster.start_executor(app, "p0", log)
+            await cluster.until(lambda: p0.executor.ready)
             log.fates.extend(["lost", "lost", "ok", "ok"])
-            await system.start("r1", "a")
-            await system.start("r2", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            assert (await system.ended("r2")).ended is Status.COMPLETED
+            await cluster.start("r1", "a")
+            await cluster.start("r2", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert (await cluster.ended("r2")).ended is Status.COMPLETED
             for run_id in ("r1", "r2"):
-                assert system.types(run_id).count("RunStarted") == 1
+                assert cluster.types(run_id).count("RunStarted") == 1
 
     run_virtual(main())
 
@@ -263,27 +263,27 @@ def test_11_a_void_record_that_was_pipelined_behind_a_lost_one_is_not_revived() 
     """
 
     async def main() -> None:
-        async with System.running(partitions=1, snapshot_every=3) as system:
+        async with Cluster.running(partitions=1, snapshot_every=3) as cluster:
             slow = Agent("slow", model=HangingModel(), instructions="")
             app = App([*one_tool_app(Recovery.MANUAL, done).agents, slow])
-            log = FaultyLog(system.broker)
-            p0 = await system.start_executor(app, "p0", log)
-            await system.start("r2", "slow")
-            await system.until(lambda: len(system.types("r2")) == 2)
+            log = FaultyLog(cluster.broker)
+            p0 = await cluster.start_executor(app, "p0", log)
+            await cluster.start("r2", "slow")
+            await cluster.until(lambda: len(cluster.types("r2")) == 2)
             log.lose = lambda record: isinstance(record, ModelResponded)
-            await system.start("r1", "a")
-            await system.until(lambda: any(is_tool_request(record) for record in everything(system)))
-            assert requests(system) == []
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: any(is_tool_request(record) for record in everything(cluster)))
+            assert requests(cluster) == []
             log.lose = is_tool_request
-            await system.until(lambda: "ModelResponded" in system.types("r1"))
+            await cluster.until(lambda: "ModelResponded" in cluster.types("r1"))
             p0.kill()
-            await system.until(lambda: 2 in system.database.snapshots["r1"])
-            assert system.database.partitions[0].replay_from < 5
-            await system.start_executor(app, "p1")
-            state = await system.ended("r1")
+            await cluster.until(lambda: 2 in cluster.database.snapshots["r1"])
+            assert cluster.database.partitions[0].replay_from < 5
+            await cluster.start_executor(app, "p1")
+            state = await cluster.ended("r1")
             assert state.ended is Status.COMPLETED
-            assert requests(system) == [(1, Why.FIRST)]
-            assert "Interrupted" not in system.types("r1")
+            assert requests(cluster) == [(1, Why.FIRST)]
+            assert "Interrupted" not in cluster.types("r1")
 
     run_virtual(main())
 
@@ -297,19 +297,19 @@ def test_12_a_decision_of_an_old_epoch_is_not_appended_in_a_new_one() -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, act)
-            log = FaultyLog(system.broker)
-            await system.start_executor(app, "p0", log)
-            await system.start("r1", "a")
-            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
+            log = FaultyLog(cluster.broker)
+            await cluster.start_executor(app, "p0", log)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: "ToolCallRequested" in cluster.types("r1"))
             log.fates.append("lost")
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            await system.until(lambda: "CancelRequested" in system.types("r1"))
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await cluster.until(lambda: "CancelRequested" in cluster.types("r1"))
             gate.set()
-            state = await system.ended("r1")
+            state = await cluster.ended("r1")
             assert state.ended is Status.CANCELLED
-            cancels = [event for event in system.events("r1") if isinstance(event, CancelRequested)]
+            cancels = [event for event in cluster.events("r1") if isinstance(event, CancelRequested)]
             assert len(cancels) == 1
 
     run_virtual(main())
@@ -322,17 +322,17 @@ def test_13_no_such_run_is_answered_by_memory_and_then_by_postgres() -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.RERUN, act)
-            await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.ended("r1")
+            await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             await asyncio.sleep(5)
-            before = system.types("r1")
-            offset = await system.start("r1", "a")
-            await system.until(lambda: any(s.cause.offset == offset for s in system.records("r1")[1]))
-            assert system.types("r1") == before
-            assert system.records("r1")[1][-1].outcome == "duplicate"
+            before = cluster.types("r1")
+            offset = await cluster.start("r1", "a")
+            await cluster.until(lambda: any(s.cause.offset == offset for s in cluster.records("r1")[1]))
+            assert cluster.types("r1") == before
+            assert cluster.records("r1")[1][-1].outcome == "duplicate"
 
     run_virtual(main())
 
@@ -346,15 +346,15 @@ def test_14_an_exception_of_a_tool_that_cannot_be_repeated_is_an_unknown_outcome
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.MANUAL, act))
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, act))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
             await asyncio.sleep(200)
             assert len(calls) == 1
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "result", "ops", result={"id": "T-7"}))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "result", "ops", result={"id": "T-7"}))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert (returned.source, returned.resolved_by) == ("operator", "ops")
 
     run_virtual(main())
@@ -373,16 +373,16 @@ def test_15_a_call_that_runs_through_a_broker_restart_keeps_its_outcome() -> Non
             await gate.wait()
             return "sent"
 
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
-            await system.start_executor(one_tool_app(Recovery.MANUAL, act), "p0", log)
-            await system.start("r1", "a")
-            await system.until(lambda: len(calls) == 1)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, act), "p0", log)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: len(calls) == 1)
             log.fates.extend(fates)
             gate.set()
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert calls == [1]
-            assert not any(isinstance(event, Interrupted) for event in system.events("r1"))
+            assert not any(isinstance(event, Interrupted) for event in cluster.events("r1"))
 
     run_virtual(main(["lost"]))
     run_virtual(main(["unknown"]))
@@ -400,14 +400,14 @@ def test_17_a_late_verdict_about_an_earlier_attempt_changes_nothing() -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.KEYED, act))
-            await system.start("r1", "a")
-            await system.until(lambda: len(requests(system)) == 2)
-            assert await rule_verdict(system, "found", attempt=1, result=b'"other"') == "stale"
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.KEYED, act))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: len(requests(cluster)) == 2)
+            assert await rule_verdict(cluster, "found", attempt=1, result=b'"other"') == "stale"
             gate.set()
-            await system.ended("r1")
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            await cluster.ended("r1")
+            [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert returned.attempt == 2
 
     run_virtual(main())
@@ -422,16 +422,16 @@ def test_freshness_an_old_contiguous_acknowledgement_is_not_acted_upon() -> None
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
-            await system.start_executor(one_tool_app(Recovery.MANUAL, act), "p0", log)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, act), "p0", log)
             log.trap = is_tool_request
-            await system.start("r1", "a")
-            await system.until(lambda: log.hold_acks)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: log.hold_acks)
             await asyncio.sleep(6)
             log.release()
-            await system.ended("r1")
+            await cluster.ended("r1")
             assert calls == [2]
-            assert requests(system) == [(1, Why.FIRST), (2, Why.STALE)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.STALE)]
 
     run_virtual(main())

@@ -14,9 +14,9 @@ from runfold.core.events import AskedCall, Source, ToolCallRequested, ToolReturn
 from runfold.core.payload import Inline
 from runfold.core.policy import key_may_be_forgotten
 from runfold.core.state import Call, State, Status
+from runfold.testing.simulation.cluster import Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import Body, after_a_crash, hang, never_asked, one_tool_app, requests, rule_verdict
-from tests.runtime.system import System
-from tests.runtime.virtual import run_virtual
 
 LIFE_S = 1000.0
 
@@ -43,32 +43,32 @@ def test_a_keyed_call_is_run_again_only_while_its_key_is_remembered(away_s: floa
     """Its process died, and the next one came an outage later."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app(Recovery.KEYED, done))
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app(Recovery.KEYED, done))
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
             await asyncio.sleep(away_s)
-            await system.start_executor(app(Recovery.KEYED, done))
+            await cluster.start_executor(app(Recovery.KEYED, done))
             if not is_asked:
-                await system.ended("r1")
-                assert requests(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
+                await cluster.ended("r1")
+                assert requests(cluster) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
                 return
-            state = await system.waiting("r1", "indeterminate")
+            state = await cluster.waiting("r1", "indeterminate")
             assert "remembers a key for 1000 s (key_ttl), and that time is over" in error(state)
-            assert requests(system) == [(1, Why.FIRST)]
+            assert requests(cluster) == [(1, Why.FIRST)]
 
     run_virtual(main())
 
 
 def test_the_lifetime_is_that_of_the_first_request_whatever_is_deployed_later() -> None:
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app(Recovery.KEYED, done))
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app(Recovery.KEYED, done))
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
             await asyncio.sleep(1000.0)
-            await system.start_executor(app(Recovery.KEYED, done, key_ttl=7 * LIFE_S))
-            await system.waiting("r1", "indeterminate")
+            await cluster.start_executor(app(Recovery.KEYED, done, key_ttl=7 * LIFE_S))
+            await cluster.waiting("r1", "indeterminate")
 
     run_virtual(main())
 
@@ -80,22 +80,22 @@ def test_the_lifetime_counts_from_the_first_request_and_anew_once_a_person_says_
         return await hang(ctx) if ctx.attempt < 4 else "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             for attempt in (1, 2):
-                process = await system.start_executor(app(Recovery.KEYED, act))
+                process = await cluster.start_executor(app(Recovery.KEYED, act))
                 if attempt == 1:
-                    await system.start("r1", "a")
-                await after_a_crash(system, process, attempt)
+                    await cluster.start("r1", "a")
+                await after_a_crash(cluster, process, attempt)
                 await asyncio.sleep(500.0)
-            process = await system.start_executor(app(Recovery.KEYED, act))
-            await system.waiting("r1", "indeterminate")
-            assert [why for _, why in requests(system)] == [Why.FIRST, Why.TAKEOVER]
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
-            await after_a_crash(system, process, 3)
+            process = await cluster.start_executor(app(Recovery.KEYED, act))
+            await cluster.waiting("r1", "indeterminate")
+            assert [why for _, why in requests(cluster)] == [Why.FIRST, Why.TAKEOVER]
+            await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await after_a_crash(cluster, process, 3)
             await asyncio.sleep(500.0)
-            await system.start_executor(app(Recovery.KEYED, act))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            asked = [event for event in system.events("r1") if isinstance(event, ToolCallRequested)]
+            await cluster.start_executor(app(Recovery.KEYED, act))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            asked = [event for event in cluster.events("r1") if isinstance(event, ToolCallRequested)]
             firsts = [event.first_requested_at for event in asked]
             assert firsts == [asked[0].at, asked[0].at, asked[2].at, asked[2].at]
 
@@ -106,12 +106,12 @@ def test_a_retry_that_could_reach_the_downstream_too_late_is_not_made() -> None:
     """What counts is when the key would arrive, which may be a whole time-out later."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app(Recovery.KEYED, timeout=60.0, key_ttl=100.0))
-            await system.start("r1", "a")
-            state = await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app(Recovery.KEYED, timeout=60.0, key_ttl=100.0))
+            await cluster.start("r1", "a")
+            state = await cluster.waiting("r1", "indeterminate")
             assert "timed out after 60 s" in error(state)
-            assert requests(system) == [(1, Why.FIRST)]
+            assert requests(cluster) == [(1, Why.FIRST)]
 
     run_virtual(main())
 
@@ -121,22 +121,22 @@ def test_of_a_lookup_only_what_it_finds_is_believed_afterwards(outcome: str) -> 
     """The reconciler's verdict is held against the frozen lifetime by the owner."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app(Recovery.LOOKUP))
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app(Recovery.LOOKUP))
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
             await asyncio.sleep(1000.0)
-            await system.start_executor(app(Recovery.LOOKUP))
+            await cluster.start_executor(app(Recovery.LOOKUP))
             result: dict[str, Any] = {"result": b'"T-7"'} if outcome == "found" else {}
-            await rule_verdict(system, outcome, **result)
+            await rule_verdict(cluster, outcome, **result)
             if outcome == "found":
-                await system.ended("r1")
-                [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+                await cluster.ended("r1")
+                [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
                 assert returned.source is Source.RECONCILED
             else:
-                state = await system.waiting("r1", "indeterminate")
+                state = await cluster.waiting("r1", "indeterminate")
                 assert "that its lookup finds nothing proves nothing" in error(state)
-            assert requests(system) == [(1, Why.FIRST)]
+            assert requests(cluster) == [(1, Why.FIRST)]
 
     run_virtual(main())
 
@@ -155,14 +155,14 @@ def test_the_owners_own_lookup_is_held_against_it_too(takes_s: float) -> None:
         return ABSENT
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app(Recovery.LOOKUP, fail, lookup=slow, timeout=60.0, key_ttl=62.0))
-            await system.start("r1", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app(Recovery.LOOKUP, fail, lookup=slow, timeout=60.0, key_ttl=62.0))
+            await cluster.start("r1", "a")
             if takes_s > 50.0:
-                assert "connection reset" in error(await system.waiting("r1", "indeterminate"))
+                assert "connection reset" in error(await cluster.waiting("r1", "indeterminate"))
             else:
-                await system.ended("r1")
-                assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+                await cluster.ended("r1")
+                assert requests(cluster) == [(1, Why.FIRST), (2, Why.ABSENT)]
 
     run_virtual(main())
 

@@ -12,9 +12,9 @@ from runfold import Agent, App
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import ModelCallFailed, ModelCallRequested, WaitReason, Why
 from runfold.core.state import Status
+from runfold.testing.simulation.cluster import Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import HangingModel, model_app
-from tests.runtime.system import System
-from tests.runtime.virtual import run_virtual
 
 
 def failing(asked: list[float], times: int, error: Exception) -> Any:
@@ -29,9 +29,9 @@ def failing(asked: list[float], times: int, error: Exception) -> Any:
     return item
 
 
-def attempts(system: System) -> list[tuple[int, Why]]:
+def attempts(cluster: Cluster) -> list[tuple[int, Why]]:
     """Attempt and reason of each valid model request of r1."""
-    return [(e.attempt, e.why) for e in system.events("r1") if isinstance(e, ModelCallRequested)]
+    return [(e.attempt, e.why) for e in cluster.events("r1") if isinstance(e, ModelCallRequested)]
 
 
 def test_a_failing_model_is_asked_three_times_and_then_a_person() -> None:
@@ -39,18 +39,18 @@ def test_a_failing_model_is_asked_three_times_and_then_a_person() -> None:
     asked: list[float] = []
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(model_app(failing(asked, 4, ModelHTTPError(503, "m"))))
-            await system.start("r1", "a")
-            await system.waiting("r1", WaitReason.ERROR)
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(model_app(failing(asked, 4, ModelHTTPError(503, "m"))))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", WaitReason.ERROR)
             await asyncio.sleep(100)
-            assert attempts(system) == [(1, Why.FIRST), (2, Why.RETRY), (3, Why.RETRY)]
-            failed = [event for event in system.events("r1") if isinstance(event, ModelCallFailed)]
+            assert attempts(cluster) == [(1, Why.FIRST), (2, Why.RETRY), (3, Why.RETRY)]
+            failed = [event for event in cluster.events("r1") if isinstance(event, ModelCallFailed)]
             assert [event.retry_at is None for event in failed] == [False, False, True]
             assert asked[0] < asked[1] <= asked[0] + 0.6
             assert asked[1] < asked[2] <= asked[1] + 1.1
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert len(asked) == 5
 
     run_virtual(main())
@@ -61,10 +61,10 @@ def test_a_model_that_refuses_is_not_asked_again() -> None:
     asked: list[float] = []
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(model_app(failing(asked, 9, ModelHTTPError(400, "m"))))
-            await system.start("r1", "a")
-            await system.waiting("r1", WaitReason.ERROR)
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(model_app(failing(asked, 9, ModelHTTPError(400, "m"))))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", WaitReason.ERROR)
             assert len(asked) == 1
 
     run_virtual(main())
@@ -76,10 +76,10 @@ def test_a_providers_retry_after_is_honoured_up_to_thirty_seconds(after: float, 
     asked: list[float] = []
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=after))))
-            await system.start("r1", "a")
-            await system.ended("r1")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=after))))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             assert asked[1] - asked[0] == pytest.approx(waited, abs=0.05)
 
     run_virtual(main())
@@ -90,16 +90,16 @@ def test_a_new_owner_waits_for_the_time_of_the_retry() -> None:
     asked: list[float] = []
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=25.0)))
-            first = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: "ModelCallFailed" in system.types("r1"))
+            first = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: "ModelCallFailed" in cluster.types("r1"))
             await first.stop()
-            await system.start_executor(app)
-            await system.ended("r1")
+            await cluster.start_executor(app)
+            await cluster.ended("r1")
             assert asked[1] - asked[0] == pytest.approx(25.0, abs=0.05)
-            assert attempts(system) == [(1, Why.FIRST), (2, Why.RETRY)]
+            assert attempts(cluster) == [(1, Why.FIRST), (2, Why.RETRY)]
 
     run_virtual(main())
 
@@ -109,15 +109,15 @@ def test_a_dangling_model_request_is_issued_again_and_counted_as_unaccounted() -
     model = HangingModel(1)
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = App([Agent("a", model=model, instructions="")])
-            first = await system.start_executor(app, "p0")
-            await system.start("r1", "a")
-            await system.until(lambda: model.asked == 1)
+            first = await cluster.start_executor(app, "p0")
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: model.asked == 1)
             first.kill()
-            await system.start_executor(app, "p1")
-            state = await system.ended("r1")
-            assert attempts(system) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
+            await cluster.start_executor(app, "p1")
+            state = await cluster.ended("r1")
+            assert attempts(cluster) == [(1, Why.FIRST), (2, Why.TAKEOVER)]
             assert model.asked == 2
             assert state.unaccounted_calls == 1
 
@@ -129,18 +129,18 @@ def test_three_model_calls_lost_to_crashes_interrupt_the_run() -> None:
     model = HangingModel(3)
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = App([Agent("a", model=model, instructions="")])
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
             for lost in (1, 2, 3):
-                await system.until(lambda lost=lost: model.asked == lost)  # type: ignore[misc]
+                await cluster.until(lambda lost=lost: model.asked == lost)  # type: ignore[misc]
                 process.kill()
-                process = await system.start_executor(app)
-            await system.waiting("r1", WaitReason.ERROR)
+                process = await cluster.start_executor(app)
+            await cluster.waiting("r1", WaitReason.ERROR)
             assert model.asked == 3
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert model.asked == 4
 
     run_virtual(main())

@@ -12,10 +12,10 @@ from runfold.codec import inputs as codec_inputs
 from runfold.core.events import Interrupted, RunCancelled, ToolCallRequested, VersionChanged
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import last_settled, settled
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import TOPICS, Book, System
-from tests.runtime.virtual import run_virtual
 
 
 @tool(recovery=Recovery.KEYED, needs_approval=True)
@@ -34,22 +34,22 @@ def test_another_prompt_refuses_the_run_within_seconds_of_the_approval_and_an_op
     """Interrupted, deployed with another prompt, approved: the gate's decision is in the log; resume accepts it."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            old = await system.start_executor(gated_app("v1"))
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
+        async with Cluster.running(partitions=1) as cluster:
+            old = await cluster.start_executor(gated_app("v1"))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
             await old.stop()
-            await system.start_executor(gated_app("v2"))
-            await system.approve("r1", 2)
-            state = await system.waiting("r1", "version_mismatch")
-            [interrupted] = [e for e in system.events("r1") if isinstance(e, Interrupted) and "version" in e.reason]
+            await cluster.start_executor(gated_app("v2"))
+            await cluster.approve("r1", 2)
+            state = await cluster.waiting("r1", "version_mismatch")
+            [interrupted] = [e for e in cluster.events("r1") if isinstance(e, Interrupted) and "version" in e.reason]
             assert b'"prompt"' in interrupted.detail.data  # type: ignore[union-attr]
-            refused = await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            assert (await settled(system, "r1", refused)).reason == "version_mismatch"
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops", accept_version=True))
-            state = await system.ended("r1")
+            refused = await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            assert (await settled(cluster, "r1", refused)).reason == "version_mismatch"
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops", accept_version=True))
+            state = await cluster.ended("r1")
             assert state.ended is Status.COMPLETED
-            assert [type(e) for e in system.events("r1")].count(VersionChanged) == 1
+            assert [type(e) for e in cluster.events("r1")].count(VersionChanged) == 1
 
     run_virtual(main())
 
@@ -58,18 +58,18 @@ def test_a_refused_run_is_lifted_by_an_executor_with_the_right_version() -> None
     """Nobody has to resume it: the next owner looks again."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            old = await system.start_executor(gated_app("v1"))
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
+        async with Cluster.running(partitions=1) as cluster:
+            old = await cluster.start_executor(gated_app("v1"))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
             await old.stop()
-            wrong = await system.start_executor(gated_app("v2"))
-            await system.approve("r1", 2)
-            await system.waiting("r1", "version_mismatch")
+            wrong = await cluster.start_executor(gated_app("v2"))
+            await cluster.approve("r1", 2)
+            await cluster.waiting("r1", "version_mismatch")
             await asyncio.sleep(3)
             await wrong.stop()
-            await system.start_executor(gated_app("v1"))
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.start_executor(gated_app("v1"))
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -78,15 +78,15 @@ def test_another_revision_is_accepted_and_recorded() -> None:
     """The default policy accepts a new revision: one version_changed."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            old = await system.start_executor(gated_app())
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
+        async with Cluster.running(partitions=1) as cluster:
+            old = await cluster.start_executor(gated_app())
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
             await old.stop()
-            await system.start_executor(gated_app(), revision="rev-2")
-            await system.approve("r1", 2)
-            await system.ended("r1")
-            [changed] = [e for e in system.events("r1") if isinstance(e, VersionChanged)]
+            await cluster.start_executor(gated_app(), revision="rev-2")
+            await cluster.approve("r1", 2)
+            await cluster.ended("r1")
+            [changed] = [e for e in cluster.events("r1") if isinstance(e, VersionChanged)]
             assert (changed.old.revision, changed.new.revision) == ("rev-1", "rev-2")
             assert changed.policy == (("revision", "accept"),)
 
@@ -97,15 +97,15 @@ def test_an_unknown_agent_waits_until_an_executor_knows_it() -> None:
     """The run exists, visibly, and begins when the code that knows its agent owns it."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             other = App([Agent("other", model=ScriptedModel(["x"]), instructions="")])
-            first = await system.start_executor(other)
-            await system.start("r1", "a")
-            await system.waiting("r1", "unknown_agent")
+            first = await cluster.start_executor(other)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "unknown_agent")
             await first.stop()
-            await system.start_executor(gated_app())
-            await system.waiting("r1", "awaiting_approval")
-            assert "VersionChanged" in system.types("r1")
+            await cluster.start_executor(gated_app())
+            await cluster.waiting("r1", "awaiting_approval")
+            assert "VersionChanged" in cluster.types("r1")
 
     run_virtual(main())
 
@@ -124,23 +124,23 @@ def test_a_cancel_ends_a_waiting_run_at_once_and_an_active_one_after_its_calls()
 
         model = ScriptedModel([("slow", {}), "done"])
         app = App([Agent("s", model=model, instructions="", tools=[slow]), *gated_app().agents])
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.start("r2", "s")
-            await system.waiting("r1", "awaiting_approval")
-            await system.until(lambda: "ToolCallRequested" in system.types("r2"))
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.start("r2", "s")
+            await cluster.waiting("r1", "awaiting_approval")
+            await cluster.until(lambda: "ToolCallRequested" in cluster.types("r2"))
             for run_id in ("r1", "r2"):
-                await system.request(run_id, codec_inputs.encode_cancel(run_id, "enough", "ops"))
-            assert (await system.ended("r1")).ended is Status.CANCELLED
-            await system.until(lambda: "CancelRequested" in system.types("r2"))
-            again = await system.request("r2", codec_inputs.encode_cancel("r2", "enough", "ops"))
-            assert (await settled(system, "r2", again)).outcome == "duplicate"
+                await cluster.request(run_id, codec_inputs.encode_cancel(run_id, "enough", "ops"))
+            assert (await cluster.ended("r1")).ended is Status.CANCELLED
+            await cluster.until(lambda: "CancelRequested" in cluster.types("r2"))
+            again = await cluster.request("r2", codec_inputs.encode_cancel("r2", "enough", "ops"))
+            assert (await settled(cluster, "r2", again)).outcome == "duplicate"
             gate.set()
-            assert (await system.ended("r2")).ended is Status.CANCELLED
-            assert "ToolReturned" in system.types("r2")
-            late = await system.approve("r1", 2)
-            assert (await settled(system, "r1", late)).reason == "not_open"
+            assert (await cluster.ended("r2")).ended is Status.CANCELLED
+            assert "ToolReturned" in cluster.types("r2")
+            late = await cluster.approve("r1", 2)
+            assert (await settled(cluster, "r1", late)).reason == "not_open"
 
     run_virtual(main())
 
@@ -156,16 +156,16 @@ def test_a_cancelled_run_names_the_keys_whose_outcome_nobody_knows() -> None:
             return ""
 
         app = App([Agent("h", model=ScriptedModel([("hang", {}), "x"]), instructions="", tools=[hang])])
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "h")
-            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            await system.until(lambda: "CancelRequested" in system.types("r1"))
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "h")
+            await cluster.until(lambda: "ToolCallRequested" in cluster.types("r1"))
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await cluster.until(lambda: "CancelRequested" in cluster.types("r1"))
             process.kill()
-            await system.start_executor(app)
-            await system.ended("r1")
-            last = system.events("r1")[-1]
+            await cluster.start_executor(app)
+            await cluster.ended("r1")
+            last = cluster.events("r1")[-1]
             assert isinstance(last, RunCancelled)
             assert last.open_keys == ("r1:2",)
 
@@ -184,15 +184,15 @@ def test_a_poison_run_waits_and_its_neighbours_keep_moving(poison: str) -> None:
         script: list[Any] = [RuntimeError("no model")] if poison == "model" else ["x"]
         bad = Agent("bad", model=ScriptedModel(script), instructions="", **broken)
         good = Agent("good", model=ScriptedModel(["fine"]), instructions="")
-        async with System.running(partitions=1) as system:
-            await system.start_executor(App([bad, good]))
-            await system.start("r1", "bad")
-            await system.start("r2", "good")
-            assert (await system.ended("r2")).ended is Status.COMPLETED
-            await system.waiting("r1", "error")
-            again = await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            await system.until(lambda: system.types("r1").count("Interrupted") == 2)
-            assert last_settled(system, "r1", again) is None
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(App([bad, good]))
+            await cluster.start("r1", "bad")
+            await cluster.start("r2", "good")
+            assert (await cluster.ended("r2")).ended is Status.COMPLETED
+            await cluster.waiting("r1", "error")
+            again = await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            await cluster.until(lambda: cluster.types("r1").count("Interrupted") == 2)
+            assert last_settled(cluster, "r1", again) is None
 
     run_virtual(main())
 
@@ -208,10 +208,10 @@ def test_parallel_tools_complete_in_any_order_and_patch_in_call_order() -> None:
             return Result(number, for_model=f"number {number}", patch={"last": number, f"n{number}": ctx.step})
 
         model = ScriptedModel([[("work", {"number": n}) for n in range(5)], "done"])
-        async with System.running(partitions=1) as system:
-            await system.start_executor(App([Agent("p", model=model, instructions="", tools=[work])]))
-            await system.start("r1", "p")
-            state = await system.ended("r1")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(App([Agent("p", model=model, instructions="", tools=[work])]))
+            await cluster.start("r1", "p")
+            state = await cluster.ended("r1")
             assert [entry.tool_call_id for entry in state.transcript[2:7]] == [f"call-0-{n}" for n in range(5)]
             assert state.values["last"].data == b"4"  # type: ignore[union-attr]
             assert state.values["n2"].data == b"4"  # type: ignore[union-attr]
@@ -231,14 +231,14 @@ def test_large_payloads_go_to_the_object_store_before_the_event_that_refers_to_t
             return text * 2
 
         model = ScriptedModel([("measure", {"text": "y" * 5000}), "z" * 5000])
-        async with System.running(partitions=1, inline_limit=1000) as system:
-            await system.start_executor(App([Agent("m", model=model, instructions="", tools=[measure])]))
-            await system.start("r1", "m", "x" * 5000)
-            state = await system.ended("r1")
+        async with Cluster.running(partitions=1, inline_limit=1000) as cluster:
+            await cluster.start_executor(App([Agent("m", model=model, instructions="", tools=[measure])]))
+            await cluster.start("r1", "m", "x" * 5000)
+            state = await cluster.ended("r1")
             assert seen == [5000]
             assert state.output is not None
             assert state.output.size == 5002
-            assert len(system.blobs.stored) >= 5
+            assert len(cluster.blobs.stored) >= 5
 
     run_virtual(main())
 
@@ -247,13 +247,13 @@ def test_runs_at_rest_leave_memory_behind_a_snapshot_and_come_back() -> None:
     """After the compactor has covered it, a waiting run is a row; its approval loads it."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(gated_app())
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            await system.until(lambda: process.executor.runs_in_memory == 0)
-            await system.approve("r1", 2)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            await cluster.until(lambda: process.executor.runs_in_memory == 0)
+            await cluster.approve("r1", 2)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -262,14 +262,14 @@ def test_a_run_does_not_leave_memory_while_the_compactor_is_away() -> None:
     """No snapshot, no eviction: answering "no such run" from Postgres alone would lose it."""
 
     async def main() -> None:
-        async with System.running(partitions=1, compacting=False) as system:
-            process = await system.start_executor(gated_app())
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
+        async with Cluster.running(partitions=1, compacting=False) as cluster:
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
             await asyncio.sleep(30)
             assert process.executor.runs_in_memory == 1
-            await system.approve("r1", 2)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.approve("r1", 2)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -287,16 +287,16 @@ def test_a_clean_hand_over_drains_what_runs_and_repeats_nothing() -> None:
 
         model = ScriptedModel([("slow", {}), ("slow", {}), "done"])
         app = App([Agent("s", model=model, instructions="", tools=[slow])])
-        async with System.running(partitions=1) as system:
-            first = await system.start_executor(app)
-            await system.start("r1", "s")
-            await system.until(lambda: "ToolCallRequested" in system.types("r1"))
+        async with Cluster.running(partitions=1) as cluster:
+            first = await cluster.start_executor(app)
+            await cluster.start("r1", "s")
+            await cluster.until(lambda: "ToolCallRequested" in cluster.types("r1"))
             await asyncio.sleep(1)
             await first.stop()
             assert book.effects == {"r1:2": 1}
-            await system.start_executor(app)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            attempts = [e.attempt for e in system.events("r1") if isinstance(e, ToolCallRequested)]
+            await cluster.start_executor(app)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            attempts = [e.attempt for e in cluster.events("r1") if isinstance(e, ToolCallRequested)]
             assert attempts == [1, 1]
             assert book.effects == {"r1:2": 1, "r1:4": 1}
 
@@ -307,17 +307,17 @@ def test_a_malformed_input_goes_to_dead_and_the_one_behind_it_is_served() -> Non
     """A poison input holds up nobody."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(gated_app())
-            bad = await system.send(TOPICS.requests, "r1", b"{nonsense")
-            typo = await system.send(
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(gated_app())
+            bad = await cluster.send(TOPICS.requests, "r1", b"{nonsense")
+            typo = await cluster.send(
                 TOPICS.requests, "r1", b'{"type":"run_started","run_id":"r1","agent":"a","input":1,"imput":2}'
             )
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            reasons = [(s.cause.offset, s.outcome, s.reason) for s in system.records("r1")[1]]
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            reasons = [(s.cause.offset, s.outcome, s.reason) for s in cluster.records("r1")[1]]
             assert [(offset, outcome) for offset, outcome, _ in reasons] == [(bad, "dead"), (typo, "dead")]
-            await system.until(lambda: system.broker.bounds(TOPICS.dead, 0)[1] == 2)
+            await cluster.until(lambda: cluster.broker.bounds(TOPICS.dead, 0)[1] == 2)
 
     run_virtual(main())
 
@@ -336,15 +336,15 @@ def test_an_append_that_fails_anywhere_changes_nothing_that_a_person_would_notic
 
         model = ScriptedModel([[("act", {}), ("act", {})], ("act", {}), "done"])
         app = App([Agent("s", model=model, instructions="", tools=[act])])
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
             log.fates.extend(["ok"] * nth + [fate])
-            await system.start_executor(app, log=log)
-            await system.start("r1", "s")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.start_executor(app, log=log)
+            await cluster.start("r1", "s")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert book.effects == {"r1:2": 1, "r1:3": 1, "r1:5": 1}
             assert max(model.calls.values()) == 1
-            causes = [e.cause for e in system.events("r1") if e.cause]
+            causes = [e.cause for e in cluster.events("r1") if e.cause]
             assert len(causes) == 1
 
     run_virtual(main())

@@ -21,6 +21,9 @@ from runfold.core.state import Status
 from runfold.ports.inputs import InputRecord
 from runfold.ports.log import LogUnrecoverable
 from runfold.ports.publisher import Published, PublishFailed
+from runfold.testing.simulation.cluster import TOPICS, Cluster, ExecutorNode
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import (
     HangingModel,
     claims,
@@ -31,14 +34,11 @@ from tests.runtime.apps import (
     requests,
     written_in,
 )
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import TOPICS, Process, System
-from tests.runtime.virtual import run_virtual
 
 
-async def death_of(system: System, process: Process) -> ExceptionGroup[Exception]:
+async def death_of(cluster: Cluster, process: ExecutorNode) -> ExceptionGroup[Exception]:
     """Wait for a process to end with an error."""
-    system.nodes.remove(process)
+    cluster.nodes.remove(process)
     with pytest.raises(ExceptionGroup) as caught:
         async with asyncio.timeout(60):
             await process.task
@@ -49,17 +49,17 @@ def test_an_append_acknowledged_below_the_expected_offset_ends_the_process() -> 
     """The log was truncated under its owner: claiming again would build on what is gone."""
 
     async def main() -> None:
-        async with System.running(partitions=1, compacting=False) as system:
-            process = await system.start_executor(one_tool_app(Recovery.KEYED, done, needs_approval=True))
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            system.broker.truncate(TOPICS.log, 0, 3)
-            await system.approve("r1", 2)
-            error = await death_of(system, process)
+        async with Cluster.running(partitions=1, compacting=False) as cluster:
+            process = await cluster.start_executor(one_tool_app(Recovery.KEYED, done, needs_approval=True))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            cluster.broker.truncate(TOPICS.log, 0, 3)
+            await cluster.approve("r1", 2)
+            error = await death_of(cluster, process)
             unrecoverable, others = error.split(LogUnrecoverable)
             assert unrecoverable is not None
             assert others is None
-            assert claims(system) == 1
+            assert claims(cluster) == 1
 
     run_virtual(main())
 
@@ -68,16 +68,16 @@ def test_a_log_that_ends_before_what_postgres_has_applied_ends_the_process() -> 
     """Found at the take-over, in a task of the tenure: it is raised, not tried again."""
 
     async def main() -> None:
-        async with System.running(partitions=1, compacting=False) as system:
-            compactor = system.start_compactor()
-            first = await system.start_executor(one_tool_app(Recovery.KEYED, done))
-            await system.start("r1", "a")
-            await system.ended("r1")
+        async with Cluster.running(partitions=1, compacting=False) as cluster:
+            compactor = cluster.start_compactor()
+            first = await cluster.start_executor(one_tool_app(Recovery.KEYED, done))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             await asyncio.sleep(5)
             await first.stop()
             await compactor.stop()
-            system.broker.truncate(TOPICS.log, 0, 3)
-            error = await death_of(system, await system.start_executor(one_tool_app(Recovery.KEYED, done)))
+            cluster.broker.truncate(TOPICS.log, 0, 3)
+            error = await death_of(cluster, await cluster.start_executor(one_tool_app(Recovery.KEYED, done)))
             assert error.subgroup(LogUnrecoverable) is not None
 
     run_virtual(main())
@@ -90,16 +90,16 @@ def test_an_executor_that_cannot_read_what_settles_an_input_ends() -> None:
     """
 
     async def main() -> None:
-        async with System.running(partitions=1, compacting=False) as system:
-            newer = await system.start_executor(one_tool_app(Recovery.KEYED, done))
-            await system.until(lambda: newer.executor.ready)
+        async with Cluster.running(partitions=1, compacting=False) as cluster:
+            newer = await cluster.start_executor(one_tool_app(Recovery.KEYED, done))
+            await cluster.until(lambda: newer.executor.ready)
             newer.kill()
-            await system.start("r1", "a")
+            await cluster.start("r1", "a")
             head = Head(Kind.SETTLED, epoch=0).encode()
-            system.broker.append(TOPICS.log, 0, None, b"\xc3\x01" + bytes(8), ((HEADER, head),))
-            error = await death_of(system, await system.start_executor(one_tool_app(Recovery.KEYED, done)))
+            cluster.broker.append(TOPICS.log, 0, None, b"\xc3\x01" + bytes(8), ((HEADER, head),))
+            error = await death_of(cluster, await cluster.start_executor(one_tool_app(Recovery.KEYED, done)))
             assert error.subgroup(LogUnrecoverable) is not None
-            assert system.broker.bounds(TOPICS.log, 0)[1] == 3  # two claims and that record
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] == 3  # two claims and that record
 
     run_virtual(main())
 
@@ -134,16 +134,16 @@ def test_an_effect_that_still_waits_for_a_payload_does_not_start_once_the_partit
 
     async def main() -> None:
         blobs = StuckBlobs()
-        async with System.running(partitions=1, inline_limit=1, blobs=blobs) as system:
+        async with Cluster.running(partitions=1, inline_limit=1, blobs=blobs) as cluster:
             app = one_tool_app(Recovery.KEYED, act)
-            p0 = await system.start_executor(app, "p0")
-            await system.start_executor(app, "p1")
-            await system.start("r1", "a")
+            p0 = await cluster.start_executor(app, "p0")
+            await cluster.start_executor(app, "p1")
+            await cluster.start("r1", "a")
             await blobs.stuck.wait()
             p0.membership.expire()
             await asyncio.sleep(0.5)
             blobs.free.set()
-            await system.ended("r1")
+            await cluster.ended("r1")
             await asyncio.sleep(1)
             assert calls == [2]
 
@@ -155,16 +155,16 @@ def test_a_model_is_not_asked_on_an_acknowledgement_that_is_not_fresh() -> None:
     model = HangingModel(0)
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
             log.trap = lambda record: isinstance(record, ModelCallRequested)
-            await system.start_executor(App([Agent("a", model=model, instructions="")]), "p0", log)
-            await system.start("r1", "a")
-            await system.until(lambda: log.hold_acks)
+            await cluster.start_executor(App([Agent("a", model=model, instructions="")]), "p0", log)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: log.hold_acks)
             await asyncio.sleep(6)
             log.release()
-            state = await system.ended("r1")
-            asked = [(e.attempt, e.why) for e in system.events("r1") if isinstance(e, ModelCallRequested)]
+            state = await cluster.ended("r1")
+            asked = [(e.attempt, e.why) for e in cluster.events("r1") if isinstance(e, ModelCallRequested)]
             assert asked == [(1, Why.FIRST), (2, Why.STALE)]
             assert model.asked == 1
             assert state.unaccounted_calls == 0
@@ -182,15 +182,15 @@ def test_a_calls_time_counts_from_the_produce_of_its_request(held_s: float, atte
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
             log.trap = is_tool_request
-            await system.start_executor(one_tool_app(Recovery.MANUAL, act, timeout=3.0), "p0", log)
-            await system.start("r1", "a")
-            await system.until(lambda: log.hold_acks)
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, act, timeout=3.0), "p0", log)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: log.hold_acks)
             await asyncio.sleep(held_s)
             log.release()
-            await system.ended("r1")
+            await cluster.ended("r1")
             assert [attempt for attempt, _ in calls] == attempts
             assert calls[0][1] <= 3.0 - (held_s if attempts == [1] else 0.0)
 
@@ -226,18 +226,18 @@ def test_what_a_process_knows_of_a_call_that_is_not_its_own_any_more_is_told_to_
         return "sent"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.MANUAL, act, timeout=2.0)
-            p0 = await system.start_executor(app, "p0")
-            await system.start_executor(app, "p1")
-            await system.start("r1", "a")
-            await system.until(lambda: len(calls) == 1)
+            p0 = await cluster.start_executor(app, "p0")
+            await cluster.start_executor(app, "p1")
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: len(calls) == 1)
             p0.membership.expire()
             gate.set()
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert (returned.source, returned.attempt, returned.result) == ("reconciled", 1, Inline(b'"sent"'))
-            assert [event for event in system.events("r1") if isinstance(event, Interrupted)] == []
+            assert [event for event in cluster.events("r1") if isinstance(event, Interrupted)] == []
             assert calls == [1]
 
     run_virtual(main())
@@ -257,22 +257,22 @@ def test_an_outcome_that_survived_beats_an_indeterminate_that_nobody_has_resolve
         return "sent"
 
     async def main() -> None:
-        async with System.running(partitions=1, publisher=NoVerdicts) as system:
+        async with Cluster.running(partitions=1, publisher=NoVerdicts) as cluster:
             app = one_tool_app(Recovery.MANUAL, act, timeout=2.0)
-            p0 = await system.start_executor(app, "p0")
-            p1 = await system.start_executor(app, "p1")
-            await system.start("r1", "a")
-            await system.until(lambda: len(calls) == 1)
+            p0 = await cluster.start_executor(app, "p0")
+            p1 = await cluster.start_executor(app, "p1")
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: len(calls) == 1)
             p0.membership.expire()
             gate.set()
-            state = await system.waiting("r1", "indeterminate")
-            await system.until(lambda: state.seq in system.database.snapshots["r1"])
+            state = await cluster.waiting("r1", "indeterminate")
+            await cluster.until(lambda: state.seq in cluster.database.snapshots["r1"])
             await asyncio.sleep(5)
             await p1.stop()
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert (returned.source, returned.attempt, returned.result) == ("call", 1, Inline(b'"sent"'))
-            assert [event.reason for event in system.events("r1") if isinstance(event, Resumed)] == ["indeterminate"]
+            assert [event.reason for event in cluster.events("r1") if isinstance(event, Resumed)] == ["indeterminate"]
             assert calls == [1]
 
     run_virtual(main())
@@ -287,21 +287,21 @@ def test_a_surviving_outcome_that_knows_nothing_leaves_the_call_in_doubt() -> No
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.MANUAL, act, timeout=2.0)
-            p0 = await system.start_executor(app, "p0")
-            p1 = await system.start_executor(app, "p1")
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
+            p0 = await cluster.start_executor(app, "p0")
+            p1 = await cluster.start_executor(app, "p1")
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster))
             p0.membership.expire()
             gate.set()
-            await system.waiting("r1", "indeterminate")
+            await cluster.waiting("r1", "indeterminate")
             await p1.stop()
             await asyncio.sleep(60)
-            assert [e.reason for e in system.events("r1") if isinstance(e, Interrupted)] == ["indeterminate"]
+            assert [e.reason for e in cluster.events("r1") if isinstance(e, Interrupted)] == ["indeterminate"]
             assert p0.executor.parked == {}
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "result", "ops", result=1))
-            await system.ended("r1")
+            await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "result", "ops", result=1))
+            await cluster.ended("r1")
 
     run_virtual(main())
 
@@ -310,11 +310,11 @@ def test_an_owner_that_hangs_in_its_claim_is_ended_by_the_hand_over() -> None:
     """The log acknowledges nothing: a revocation takes at most the time to drain, and the process can stop."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
             log.hold_acks = True
-            process = await system.start_executor(one_tool_app(Recovery.KEYED, done), "p0", log)
-            await system.until(lambda: log.held_acks == 1)
+            process = await cluster.start_executor(one_tool_app(Recovery.KEYED, done), "p0", log)
+            await cluster.until(lambda: log.held_acks == 1)
             async with asyncio.timeout(30):
                 await process.stop()
 
@@ -325,18 +325,18 @@ def test_an_owner_whose_partition_is_lost_does_nothing_more() -> None:
     """It neither reads inputs nor claims again: the new owner is not disturbed."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, done)
-            p0 = await system.start_executor(app, "p0")
-            await system.start_executor(app, "p1")
-            await system.start("r1", "a")
-            await system.ended("r1")
+            p0 = await cluster.start_executor(app, "p0")
+            await cluster.start_executor(app, "p1")
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             p0.membership.expire()
-            await system.until(lambda: claims(system) == 2)
-            await system.start("r2", "a")
-            await system.ended("r2")
+            await cluster.until(lambda: claims(cluster) == 2)
+            await cluster.start("r2", "a")
+            await cluster.ended("r2")
             await asyncio.sleep(60)
-            assert claims(system) == 2
+            assert claims(cluster) == 2
 
     run_virtual(main())
 
@@ -345,17 +345,17 @@ def test_a_zombies_void_records_do_not_end_the_epoch() -> None:
     """A gap without a claim is passed: the owner goes on in its epoch, at once."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.KEYED, done, needs_approval=True))
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            late = next(e for e in system.events("r1") if isinstance(e, ModelCallRequested))
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.KEYED, done, needs_approval=True))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            late = next(e for e in cluster.events("r1") if isinstance(e, ModelCallRequested))
             head, value = log_codec.encode(late)
-            system.broker.append(TOPICS.log, 0, b"r1", value, (("rf", head),))
-            await system.approve("r1", 2)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            assert claims(system) == 1
-            assert sum(isinstance(record, ModelCallRequested) for record in everything(system)) == 3
+            cluster.broker.append(TOPICS.log, 0, b"r1", value, (("rf", head),))
+            await cluster.approve("r1", 2)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert claims(cluster) == 1
+            assert sum(isinstance(record, ModelCallRequested) for record in everything(cluster)) == 3
 
     run_virtual(main())
 
@@ -369,26 +369,26 @@ def test_inputs_that_arrive_during_a_hand_over_are_left_to_the_next_owner() -> N
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, act)
-            p0 = await system.start_executor(app, "p0")
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
+            p0 = await cluster.start_executor(app, "p0")
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster))
             stopping = asyncio.create_task(p0.stop())
             await asyncio.sleep(1)
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            await system.start("r2", "a")
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await cluster.start("r2", "a")
             await asyncio.sleep(1)
             gate.set()
             await stopping
-            epoch = system.events("r1")[0].epoch
-            assert system.types("r1")[-1] == "ToolReturned"
-            assert system.events("r2") == []
-            await system.start_executor(app, "p1")
-            await system.ended("r1")
-            [cancel] = [event for event in system.events("r1") if isinstance(event, CancelRequested)]
+            epoch = cluster.events("r1")[0].epoch
+            assert cluster.types("r1")[-1] == "ToolReturned"
+            assert cluster.events("r2") == []
+            await cluster.start_executor(app, "p1")
+            await cluster.ended("r1")
+            [cancel] = [event for event in cluster.events("r1") if isinstance(event, CancelRequested)]
             assert cancel.epoch > epoch
-            assert system.events("r2")[0].epoch > epoch
+            assert cluster.events("r2")[0].epoch > epoch
 
     run_virtual(main())
 
@@ -416,19 +416,19 @@ def test_a_run_that_was_written_to_in_a_later_epoch_is_not_judged_in_this_one() 
 
     async def main() -> None:
         PausedInputs.go = asyncio.Event()
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.KEYED, done, needs_approval=True)
-            system.inputs = PausedInputs
-            p0 = await system.start_executor(app, "p0")
-            await system.until(lambda: p0.executor.ready)
-            system.inputs = MemoryInputs
+            cluster.inputs = PausedInputs
+            p0 = await cluster.start_executor(app, "p0")
+            await cluster.until(lambda: p0.executor.ready)
+            cluster.inputs = MemoryInputs
             p0.membership.kill()
-            await system.start_executor(app, "p1")
-            await system.start("r1", "a")
-            await system.waiting("r1", "awaiting_approval")
-            await system.until(lambda: "r1" in system.database.snapshots)
+            await cluster.start_executor(app, "p1")
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "awaiting_approval")
+            await cluster.until(lambda: "r1" in cluster.database.snapshots)
             PausedInputs.go.set()
-            await system.until(lambda: claims(system) > 2)
-            assert written_in(system, 0) == 0
+            await cluster.until(lambda: claims(cluster) > 2)
+            assert written_in(cluster, 0) == 0
 
     run_virtual(main())

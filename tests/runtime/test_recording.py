@@ -19,10 +19,10 @@ from runfold.core.state import Status
 from runfold.ports.blobs import BlobsUnavailable
 from runfold.ports.store import Commit, PartitionRow
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import Cluster
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import claims, model_app, one_tool_app, requests
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import System
-from tests.runtime.virtual import run_virtual
 
 # --- outcomes that cannot be recorded ---------------------------------------------------------------------------
 
@@ -41,18 +41,18 @@ def test_an_outcome_that_cannot_be_recorded_is_an_unknown_one(recovery: Recovery
     """Refused before it is produced: the epoch goes on, and the run by the rules of its recovery class."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(recovery, body, retries=1))
-            await system.start("r1", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(recovery, body, retries=1))
+            await cluster.start("r1", "a")
             if recovery is Recovery.MANUAL:
-                await system.waiting("r1", "indeterminate")
-                assert len(requests(system)) == 1
+                await cluster.waiting("r1", "indeterminate")
+                assert len(requests(cluster)) == 1
             else:
-                await system.ended("r1")
-                [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+                await cluster.ended("r1")
+                [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
                 assert returned.is_error
-                assert len(requests(system)) == 2
-            assert claims(system) == 1
+                assert len(requests(cluster)) == 2
+            assert claims(cluster) == 1
 
     run_virtual(main())
 
@@ -62,13 +62,13 @@ def test_a_completion_that_is_too_large_to_be_recorded_interrupts_its_run_only()
     asked = [("act", {"text": "x" * 1_000}) for _ in range(1_500)]
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(model_app(asked))
-            await system.start("r1", "a")
-            state = await system.waiting("r1", "error")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(model_app(asked))
+            await cluster.start("r1", "a")
+            state = await cluster.waiting("r1", "error")
             assert state.model_call is not None
             assert "RecordTooLarge" in str(state.model_call.error)
-            assert claims(system) == 1
+            assert claims(cluster) == 1
 
     run_virtual(main())
 
@@ -83,13 +83,13 @@ def test_many_middling_payloads_do_not_make_a_record_too_large() -> None:
         return len(text)
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(
                 App([Agent("a", model=ScriptedModel([asked, "done"]), instructions="", tools=[act])])
             )
-            await system.start("r1", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            assert len(requests(system)) == 30
+            await cluster.start("r1", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert len(requests(cluster)) == 30
 
     run_virtual(main())
 
@@ -107,16 +107,16 @@ def test_a_first_message_that_raises_interrupts_the_run_and_a_resume_begins_it()
         return str(given)
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(model_app("done", first_message=first_message))
-            await system.start("r1", "a")
-            await system.waiting("r1", "error")
-            assert system.types("r1") == ["RunStarted", "Interrupted"]
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(model_app("done", first_message=first_message))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "error")
+            assert cluster.types("r1") == ["RunStarted", "Interrupted"]
             mended.append(True)
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            state = await system.ended("r1")
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            state = await cluster.ended("r1")
             assert state.ended is Status.COMPLETED
-            assert system.types("r1").count("VersionChanged") == 1
+            assert cluster.types("r1").count("VersionChanged") == 1
 
     run_virtual(main())
 
@@ -126,7 +126,7 @@ def test_what_led_to_a_gate_is_durable_before_its_function_is_asked() -> None:
     seen: list[list[str]] = []
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
 
             @tool(recovery=Recovery.KEYED)
             async def act() -> str:
@@ -136,13 +136,13 @@ def test_what_led_to_a_gate_is_durable_before_its_function_is_asked() -> None:
             @act.approval
             async def gate() -> Approval | None:
                 """Ask."""
-                seen.append(system.types("r1"))
+                seen.append(cluster.types("r1"))
                 return None
 
             model = ScriptedModel([("act", {}), "done"])
-            await system.start_executor(App([Agent("a", model=model, instructions="", tools=[act])]))
-            await system.start("r1", "a")
-            await system.ended("r1")
+            await cluster.start_executor(App([Agent("a", model=model, instructions="", tools=[act])]))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             assert [types[-1] for types in seen] == ["ModelResponded"]
 
     run_virtual(main())
@@ -195,8 +195,8 @@ def test_a_payload_is_stored_before_the_event_that_refers_to_it_lands() -> None:
 
     async def main() -> None:
         blobs = SlowBlobs()
-        async with System.running(partitions=1, inline_limit=1, blobs=blobs) as system:
-            log = FaultyLog(system.broker)
+        async with Cluster.running(partitions=1, inline_limit=1, blobs=blobs) as cluster:
+            log = FaultyLog(cluster.broker)
 
             def watch(record: LogRecordBody) -> None:
                 for reference in references(record):
@@ -209,9 +209,9 @@ def test_a_payload_is_stored_before_the_event_that_refers_to_it_lands() -> None:
             async def act(_: ToolContext[None]) -> str:
                 return "result"
 
-            await system.start_executor(one_tool_app(Recovery.KEYED, act), "p0", log)
-            await system.start("r1", "a")
-            await system.ended("r1")
+            await cluster.start_executor(one_tool_app(Recovery.KEYED, act), "p0", log)
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             assert missing == []
             assert {"RunStarted", "ModelResponded", "ToolCallRequested", "ToolReturned", "RunCompleted"} <= set(found)
 
@@ -226,23 +226,23 @@ def test_a_run_waits_while_the_object_store_is_away(when: str) -> None:
     async def main() -> None:
         blobs = SlowBlobs()
         blobs.away = when == "before"
-        async with System.running(partitions=1, inline_limit=1, blobs=blobs) as system:
+        async with Cluster.running(partitions=1, inline_limit=1, blobs=blobs) as cluster:
 
             async def act(ctx: ToolContext[None]) -> str:
                 calls.append(ctx.attempt)
                 blobs.away = True
                 return "result"
 
-            await system.start_executor(one_tool_app(Recovery.MANUAL, act))
-            await system.start("r1", "a")
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, act))
+            await cluster.start("r1", "a")
             for _ in range(1 + (when == "before")):
-                await system.until(lambda: blobs.refused > 3)
+                await cluster.until(lambda: blobs.refused > 3)
                 await asyncio.sleep(100)
                 blobs.away, blobs.refused = False, 0
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert calls == [1]
-            assert "Interrupted" not in system.types("r1")
-            assert claims(system) == 1
+            assert "Interrupted" not in cluster.types("r1")
+            assert claims(cluster) == 1
 
     run_virtual(main())
 
@@ -280,18 +280,18 @@ def test_a_run_that_moved_on_while_postgres_was_asked_does_not_leave_memory() ->
     async def main() -> None:
         SlowStore.may_commit, SlowStore.asked = asyncio.Event(), 0
         SlowStore.may_commit.set()
-        async with System.running(store=SlowStore, partitions=1) as system:
+        async with Cluster.running(store=SlowStore, partitions=1) as cluster:
             model = ScriptedModel([("act", {}), ("act", {}), "done"])
-            process = await system.start_executor(App([Agent("a", model=model, instructions="", tools=[act])]))
-            await system.start("r1", "a")
-            await system.until(lambda: SlowStore.asked)
+            process = await cluster.start_executor(App([Agent("a", model=model, instructions="", tools=[act])]))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: SlowStore.asked)
             SlowStore.may_commit.clear()
-            await system.approve("r1", 2)
-            await system.until(lambda: system.types("r1").count("Interrupted") == 2)
+            await cluster.approve("r1", 2)
+            await cluster.until(lambda: cluster.types("r1").count("Interrupted") == 2)
             await asyncio.sleep(10)
             assert process.executor.runs_in_memory == 1
-            await system.approve("r1", 5)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.approve("r1", 5)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -300,11 +300,11 @@ def test_a_start_is_recorded_with_its_input_before_anything_is_asked() -> None:
     """The first record of a run settles the input that started it."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(model_app("done"))
-            offset = await system.start("r1", "a")
-            await system.ended("r1")
-            first = system.events("r1")[0]
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(model_app("done"))
+            offset = await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            first = cluster.events("r1")[0]
             assert isinstance(first, RunStarted)
             assert first.cause is not None
             assert first.cause.offset == offset

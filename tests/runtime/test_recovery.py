@@ -10,6 +10,8 @@ from runfold import ABSENT, Recovery, ToolContext
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import Interrupted, RunCancelled, ToolCallRequested, ToolReturned, Why
 from runfold.core.state import Status
+from runfold.testing.simulation.cluster import Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import (
     after_a_crash,
     hang,
@@ -18,8 +20,6 @@ from tests.runtime.apps import (
     requests,
     rule_verdict,
 )
-from tests.runtime.system import System
-from tests.runtime.virtual import run_virtual
 
 
 def test_recovery_class_and_time_out_are_those_of_the_first_request() -> None:
@@ -34,16 +34,16 @@ def test_recovery_class_and_time_out_are_those_of_the_first_request() -> None:
         lenient = {"on_version_change": {"tools": "accept"}}
         before = one_tool_app(Recovery.MANUAL, act, agent=lenient, timeout=10.0)
         after = one_tool_app(Recovery.RERUN, act, agent=lenient, timeout=99.0)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(before)
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            await system.start_executor(after)
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(before)
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
+            await cluster.start_executor(after)
+            await cluster.waiting("r1", "indeterminate")
             assert calls == [1]
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
-            await system.ended("r1")
-            asked = [e for e in system.events("r1") if isinstance(e, ToolCallRequested)]
+            await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await cluster.ended("r1")
+            asked = [e for e in cluster.events("r1") if isinstance(e, ToolCallRequested)]
             assert [(e.recovery, e.timeout_ms) for e in asked] == [(Recovery.MANUAL, 10_000)] * 2
 
     run_virtual(main())
@@ -58,24 +58,24 @@ def test_a_cancel_during_the_back_off_gives_the_call_up_by_its_class(
     """No further attempt; only what may have happened is named as open: a lookup is still asked, and says absent."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
 
             async def fail(_: ToolContext[None]) -> str:
-                await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+                await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
                 raise RuntimeError("connection reset")
 
             async def look(_: ToolContext[None]) -> object:
                 return ABSENT
 
             find = look if recovery is Recovery.LOOKUP else None
-            await system.start_executor(one_tool_app(recovery, fail, lookup=find))
-            await system.start("r1", "a")
-            await system.ended("r1")
-            last = system.events("r1")[-1]
+            await cluster.start_executor(one_tool_app(recovery, fail, lookup=find))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            last = cluster.events("r1")[-1]
             assert isinstance(last, RunCancelled)
             assert last.open_keys == open_keys
-            assert ("Interrupted" in system.types("r1")) == (recovery is Recovery.KEYED)
-            assert len(requests(system)) == 1
+            assert ("Interrupted" in cluster.types("r1")) == (recovery is Recovery.KEYED)
+            assert len(requests(cluster)) == 1
 
     run_virtual(main())
 
@@ -84,21 +84,21 @@ def test_a_cancel_during_the_back_off_of_an_absent_call_leaves_no_key_open() -> 
     """The lookup has said that it did not happen, as a reconciler's verdict would have."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
 
             async def fail(_: ToolContext[None]) -> str:
                 raise RuntimeError("connection reset")
 
             async def look(_: ToolContext[None]) -> object:
-                await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+                await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
                 return ABSENT
 
-            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look))
-            await system.start("r1", "a")
-            await system.ended("r1")
-            last = system.events("r1")[-1]
+            await cluster.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            last = cluster.events("r1")[-1]
             assert isinstance(last, RunCancelled)
-            assert len(requests(system)) == 1
+            assert len(requests(cluster)) == 1
             assert last.open_keys == ()
 
     run_virtual(main())
@@ -114,19 +114,19 @@ def test_a_cancelled_call_of_a_dead_owner_is_given_up_by_its_class(
 
     async def main() -> None:
         app = one_tool_app(recovery, hang, timeout=20.0)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            await system.until(lambda: "CancelRequested" in system.types("r1"))
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster))
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await cluster.until(lambda: "CancelRequested" in cluster.types("r1"))
             process.kill()
-            await system.start_executor(app)
-            await system.ended("r1")
-            last = system.events("r1")[-1]
+            await cluster.start_executor(app)
+            await cluster.ended("r1")
+            last = cluster.events("r1")[-1]
             assert isinstance(last, RunCancelled)
             assert last.open_keys == open_keys
-            assert len(requests(system)) == 1
+            assert len(requests(cluster)) == 1
 
     run_virtual(main())
 
@@ -136,20 +136,20 @@ def test_an_absent_verdict_about_a_cancelled_run_executes_nothing() -> None:
 
     async def main() -> None:
         app = one_tool_app(Recovery.LOOKUP, hang, lookup=never_asked)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            await system.until(lambda: "CancelRequested" in system.types("r1"))
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster))
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            await cluster.until(lambda: "CancelRequested" in cluster.types("r1"))
             process.kill()
-            await system.start_executor(app)
-            assert await rule_verdict(system, "absent") is None
-            await system.ended("r1")
-            last = system.events("r1")[-1]
+            await cluster.start_executor(app)
+            assert await rule_verdict(cluster, "absent") is None
+            await cluster.ended("r1")
+            last = cluster.events("r1")[-1]
             assert isinstance(last, RunCancelled)
             assert last.open_keys == ()
-            assert len(requests(system)) == 1
+            assert len(requests(cluster)) == 1
 
     run_virtual(main())
 
@@ -164,18 +164,18 @@ def test_retries_are_bounded(recovery: Recovery, then: str) -> None:
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(recovery, fail, retries=2))
-            await system.start("r1", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(recovery, fail, retries=2))
+            await cluster.start("r1", "a")
             if then == "error":
-                assert (await system.ended("r1")).ended is Status.COMPLETED
-                [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+                assert (await cluster.ended("r1")).ended is Status.COMPLETED
+                [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
                 assert returned.is_error
-                assert not any(isinstance(event, Interrupted) for event in system.events("r1"))
+                assert not any(isinstance(event, Interrupted) for event in cluster.events("r1"))
             else:
-                await system.waiting("r1", then)
+                await cluster.waiting("r1", then)
             await asyncio.sleep(60)
-            assert requests(system) == [(1, Why.FIRST), (2, Why.RETRY), (3, Why.RETRY)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.RETRY), (3, Why.RETRY)]
             assert calls == [1, 2, 3]
 
     run_virtual(main())

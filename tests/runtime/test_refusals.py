@@ -6,9 +6,9 @@ import pytest
 
 from runfold import Recovery, ToolContext
 from runfold.codec import inputs as codec_inputs
+from runfold.testing.simulation.cluster import Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import one_tool_app, settled
-from tests.runtime.system import System
-from tests.runtime.virtual import run_virtual
 
 
 async def hangs_up(_: ToolContext[None]) -> str:
@@ -26,11 +26,11 @@ async def hangs_up(_: ToolContext[None]) -> str:
 )
 def test_resuming_a_run_that_waits_for_something_else(*, gated: bool, reason: str, command: str) -> None:
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.MANUAL, hangs_up, needs_approval=gated))
-            await system.start("r1", "a")
-            await system.waiting("r1", reason)
-            refused = await settled(system, "r1", await system.request("r1", codec_inputs.encode_resume("r1", "ops")))
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, hangs_up, needs_approval=gated))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", reason)
+            refused = await settled(cluster, "r1", await cluster.request("r1", codec_inputs.encode_resume("r1", "ops")))
             assert refused.reason == "not_open"
             assert command in (refused.detail or "")
 

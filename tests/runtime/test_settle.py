@@ -13,9 +13,9 @@ from runfold.codec import inputs as codec_inputs
 from runfold.core.events import RunCancelled, Source, ToolReturned, Why
 from runfold.core.state import State
 from runfold.testing import ScriptedModel
+from runfold.testing.simulation.cluster import Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import after_a_crash, hang, never_asked, one_tool_app, requests, settled
-from tests.runtime.system import System
-from tests.runtime.virtual import run_virtual
 
 
 def now() -> float:
@@ -29,9 +29,9 @@ def error(state: State) -> str:
     return str(json.loads(wait.detail.data)["error"])  # type: ignore[union-attr]  # small: inline
 
 
-def result(system: System) -> ToolReturned:
+def result(cluster: Cluster) -> ToolReturned:
     """The one result."""
-    [found] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+    [found] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
     return found
 
 
@@ -48,21 +48,21 @@ def test_absent_is_not_believed_before_the_lookup_has_settled(appears_after_s: f
     asked: list[float] = []
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
 
             async def look(_: ToolContext[None]) -> object:
                 asked.append(now())
                 return "T-7" if appears_after_s is not None and now() >= appears_after_s else ABSENT
 
-            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look, settle=40.0))
-            await system.start("r1", "a")
-            await system.ended("r1")
+            await cluster.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look, settle=40.0))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             if appears_after_s is None:
-                assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+                assert requests(cluster) == [(1, Why.FIRST), (2, Why.ABSENT)]
                 assert 40.0 <= asked[-1] < 41.0
             else:
-                assert requests(system) == [(1, Why.FIRST)]
-                assert result(system).source is Source.RECONCILED
+                assert requests(cluster) == [(1, Why.FIRST)]
+                assert result(cluster).source is Source.RECONCILED
                 assert appears_after_s <= asked[-1] < 40.0
             assert len(asked) <= 5
 
@@ -81,16 +81,16 @@ def test_a_reconciler_waits_for_the_lookup_to_settle_too() -> None:
         return ABSENT
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.LOOKUP, act, lookup=look, settle=100.0, timeout=10.0)
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.ended("r1")
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
+            await cluster.start_executor(app)
+            cluster.start_reconciler(app)
+            await cluster.ended("r1")
             assert 115.0 <= asked[-1] < 119.0
-            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.ABSENT)]
 
     run_virtual(main())
 
@@ -122,15 +122,15 @@ def test_a_lookup_has_its_own_time_out_and_tries(*, is_dead: bool) -> None:
 
     async def main() -> None:
         app = quick_lookup(hang if is_dead else fail, look, timeout=3.0, tries=2)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
             if is_dead:
-                await after_a_crash(system, process, 1)
+                await after_a_crash(cluster, process, 1)
                 await asyncio.sleep(60.0)
-                await system.start_executor(app)
-                system.start_reconciler(app)
-            state = await system.waiting("r1", "indeterminate")
+                await cluster.start_executor(app)
+                cluster.start_reconciler(app)
+            state = await cluster.waiting("r1", "indeterminate")
             assert asked == pytest.approx([3.0, 3.0])
             assert "2 lookups did not decide it; the last: timed out after 3 s" in error(state)
 
@@ -148,14 +148,14 @@ def test_a_slow_lookup_is_asked_by_one_of_several_reconcilers() -> None:
 
     async def main() -> None:
         app = quick_lookup(hang, look, timeout=100.0)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            await system.start_executor(app)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
+            await cluster.start_executor(app)
             for _ in range(4):
-                system.start_reconciler(app)
-            await system.ended("r1")
+                cluster.start_reconciler(app)
+            await cluster.ended("r1")
             assert len(asked) == 1
             await asyncio.sleep(300.0)
             assert len(asked) == 1
@@ -186,19 +186,19 @@ def test_an_executor_that_hangs_in_a_tool_is_freed_by_the_reconciler(*, is_there
 
     async def main() -> None:
         app = deaf_app(look)
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            cluster.start_reconciler(app)
+            await cluster.start("r1", "a")
             if is_there:
-                await system.ended("r1")
+                await cluster.ended("r1")
                 assert 15.0 <= now() < 20.0
-                assert result(system).source is Source.RECONCILED
+                assert result(cluster).source is Source.RECONCILED
             else:
-                state = await system.waiting("r1", "indeterminate")
+                state = await cluster.waiting("r1", "indeterminate")
                 assert now() < 40.0
                 assert "still in the call, which ignores its time-out" in error(state)
-            assert requests(system) == [(1, Why.FIRST)]
+            assert requests(cluster) == [(1, Why.FIRST)]
             await asyncio.sleep(1000.0)
 
     run_virtual(main())
@@ -209,25 +209,25 @@ def test_a_cancel_passes_a_resolve_that_is_held() -> None:
 
     async def main() -> None:
         app = one_tool_app(Recovery.MANUAL, fail, timeout=300.0)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
             process.kill()
-            await system.start_executor(app)
+            await cluster.start_executor(app)
             await asyncio.sleep(20.0)
-            resolved = await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            resolved = await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
             await asyncio.sleep(1.0)
-            assert "Resumed" not in system.types("r1")  # it is held
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            assert "Resumed" not in cluster.types("r1")  # it is held
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
             asked = now()
-            await system.ended("r1")
+            await cluster.ended("r1")
             assert now() - asked < 1.0
-            last = system.events("r1")[-1]
+            last = cluster.events("r1")[-1]
             assert isinstance(last, RunCancelled)
             assert last.open_keys == ("r1:2",)
-            assert (await settled(system, "r1", resolved)).reason == "not_open"
-            assert requests(system) == [(1, Why.FIRST)]
+            assert (await settled(cluster, "r1", resolved)).reason == "not_open"
+            assert requests(cluster) == [(1, Why.FIRST)]
 
     run_virtual(main())
 
@@ -241,11 +241,11 @@ def test_nobody_is_asked_about_a_call_that_is_still_in_its_time() -> None:
 
     async def main() -> None:
         app = one_tool_app(Recovery.LOOKUP, slow, lookup=never_asked, timeout=60.0)
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
-            await system.ended("r1")
-            assert result(system).source is Source.CALL
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            cluster.start_reconciler(app)
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            assert result(cluster).source is Source.CALL
 
     run_virtual(main())

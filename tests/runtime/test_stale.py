@@ -10,9 +10,9 @@ from runfold.codec import log as log_codec
 from runfold.core.events import PartitionClaimed, ToolCallRequested
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from tests.runtime.faults import FaultyLog
-from tests.runtime.system import TOPICS, Book, System
-from tests.runtime.virtual import run_virtual
+from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.faulty_log import FaultyLog
+from runfold.testing.simulation.loop import run_virtual
 
 
 def test_a_stale_append_does_not_execute_what_another_owner_may_have_done() -> None:
@@ -42,21 +42,21 @@ def test_a_stale_append_does_not_execute_what_another_owner_may_have_done() -> N
 
         model = ScriptedModel([[("keyed", {}), ("look", {})], "done"])
         app = App([Agent("a", model=model, instructions="", tools=[keyed, look])])
-        async with System.running(partitions=1) as system:
-            p0 = await system.start_executor(app, "p0")
-            await system.start("r1", "a")
-            await system.until(lambda: book.effects["r1:3"] == 1)
+        async with Cluster.running(partitions=1) as cluster:
+            p0 = await cluster.start_executor(app, "p0")
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: book.effects["r1:3"] == 1)
             p0.kill()
-            log = FaultyLog(system.broker)
+            log = FaultyLog(cluster.broker)
             log.trap = lambda record: isinstance(record, ToolCallRequested)
-            await system.start_executor(app, "p1", log)
-            await system.until(lambda: log.hold_acks)
+            await cluster.start_executor(app, "p1", log)
+            await cluster.until(lambda: log.hold_acks)
             await asyncio.sleep(6)
             log.release()
-            await system.until(lambda: system.types("r1").count("ToolReturned") == 1)
+            await cluster.until(lambda: cluster.types("r1").count("ToolReturned") == 1)
             assert book.effects["r1:3"] == 1
-            system.start_reconciler(app)
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            cluster.start_reconciler(app)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert book.effects["r1:3"] == 1
 
     run_virtual(main())
@@ -67,20 +67,20 @@ def test_an_idle_owner_notices_a_claim_that_landed_after_its_own() -> None:
 
     async def main() -> None:
         app = App([Agent("a", model=ScriptedModel(["done"]), instructions="")])
-        async with System.running(partitions=1) as system:
-            log = FaultyLog(system.broker)
+        async with Cluster.running(partitions=1) as cluster:
+            log = FaultyLog(cluster.broker)
             log.hold_landing = True
-            zombie = await system.start_executor(app, "p0", log)
-            await system.until(lambda: log.held == 1)
+            zombie = await cluster.start_executor(app, "p0", log)
+            await cluster.until(lambda: log.held == 1)
             zombie.membership.kill()
-            owner = await system.start_executor(app, "p1")
-            await system.until(lambda: owner.executor._owners and owner.executor.ready)
+            owner = await cluster.start_executor(app, "p1")
+            await cluster.until(lambda: owner.executor._owners and owner.executor.ready)
             log.release()
             await asyncio.sleep(0.1)
             zombie.task.cancel()
             await asyncio.sleep(15)
-            _, end = system.broker.bounds(TOPICS.log, 0)
-            records = system.broker.slice(TOPICS.log, 0, 0, end)
+            _, end = cluster.broker.bounds(TOPICS.log, 0)
+            records = cluster.broker.slice(TOPICS.log, 0, 0, end)
             claims = [log_codec.decode(record.value or b"") for record in records]
             owners = [claim.owner for claim in claims if isinstance(claim, PartitionClaimed)]
             assert [name.split("-")[0] for name in owners] == ["p1", "p0", "p1"]
@@ -98,14 +98,14 @@ def test_a_resolve_of_a_cancelled_runs_call_in_doubt_is_refused() -> None:
             raise RuntimeError("connection reset")
 
         app = App([Agent("a", model=ScriptedModel([("act", {}), "done"]), instructions="", tools=[act])])
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
-            await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-            assert (await system.ended("r1")).ended is Status.CANCELLED
-            await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
-            await system.until(lambda: system.records("r1")[1])
-            assert [settled.reason for settled in system.records("r1")[1]] == ["not_open"]
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            assert (await cluster.ended("r1")).ended is Status.CANCELLED
+            await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await cluster.until(lambda: cluster.records("r1")[1])
+            assert [settled.reason for settled in cluster.records("r1")[1]] == ["not_open"]
 
     run_virtual(main())

@@ -20,9 +20,9 @@ from runfold.core.state import Status
 from runfold.ports.agents import Returned
 from runfold.ports.effects import Effect
 from runfold.sdk.errors import NoEffectsTable
+from runfold.testing.simulation.cluster import Cluster, ExecutorNode
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import hang, one_tool_app, requests
-from tests.runtime.system import Process, System
-from tests.runtime.virtual import run_virtual
 
 Body = Callable[[ToolContext[None]], Awaitable[Any]]
 
@@ -38,18 +38,18 @@ async def write(ctx: ToolContext[None]) -> str:
     return "done"
 
 
-def returned(system: System) -> ToolReturned:
+def returned(cluster: Cluster) -> ToolReturned:
     """The one result."""
-    [found] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+    [found] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
     return found
 
 
-def rows(system: System) -> list[Any]:
+def rows(cluster: Cluster) -> list[Any]:
     """What the tool has written, by the attempt that wrote it."""
-    return [params[0] for _, params in system.effects_database.committed]
+    return [params[0] for _, params in cluster.effects_database.committed]
 
 
-def killing(nodes: list[Process]) -> Callable[[Effect], CommitFate]:
+def killing(nodes: list[ExecutorNode]) -> Callable[[Effect], CommitFate]:
     """Kill the first process when it commits: from outside, before it takes another step."""
 
     def die(_: Effect) -> CommitFate:
@@ -72,10 +72,10 @@ def test_an_app_with_such_tools_does_not_start_without_the_table() -> None:
 
 def test_the_connection_is_for_transactional_tools_only() -> None:
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.MANUAL, write))
-            await system.start("r1", "a")
-            state = await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, write))
+            await cluster.start("r1", "a")
+            state = await cluster.waiting("r1", "indeterminate")
             [wait] = state.waits.values()
             assert "ctx.connection belongs to" in json.loads(wait.detail.data)["error"]  # type: ignore[union-attr]
 
@@ -87,14 +87,14 @@ def test_a_commit_is_believed_by_what_stands_in_the_table(fate: CommitFate) -> N
     """Unanswered, and done: found. Unanswered, and not done: executed again. One effect each time."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            system.effects_database.fate = lambda effect: fate if effect.attempt == 1 else "answered"
-            await system.start_executor(app(write))
-            await system.start("r1", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
-            assert rows(system) == [2 if fate == "lost" else 1]
-            assert returned(system).source is (Source.EFFECTS_TABLE if fate == "unanswered" else Source.CALL)
-            assert [why for _, why in requests(system)] == [Why.FIRST] + [Why.RETRY] * (fate == "lost")
+        async with Cluster.running(partitions=1) as cluster:
+            cluster.effects_database.fate = lambda effect: fate if effect.attempt == 1 else "answered"
+            await cluster.start_executor(app(write))
+            await cluster.start("r1", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert rows(cluster) == [2 if fate == "lost" else 1]
+            assert returned(cluster).source is (Source.EFFECTS_TABLE if fate == "unanswered" else Source.CALL)
+            assert [why for _, why in requests(cluster)] == [Why.FIRST] + [Why.RETRY] * (fate == "lost")
 
     run_virtual(main())
 
@@ -103,18 +103,18 @@ def test_a_crash_right_after_the_commit_repeats_nothing() -> None:
     """The new owner asks the table before anything else, without a request: a read needs none."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            nodes: list[Process] = []
+        async with Cluster.running(partitions=1) as cluster:
+            nodes: list[ExecutorNode] = []
 
-            system.effects_database.fate = killing(nodes)
-            nodes.append(await system.start_executor(app(write)))
-            await system.start("r1", "a")
-            await system.until(lambda: rows(system))
-            await system.start_executor(app(write))
-            await system.ended("r1")
-            assert rows(system) == [1]
-            assert requests(system) == [(1, Why.FIRST)]
-            shown_event = event_json(returned(system), partition=0, offset=0, value_of=shown)
+            cluster.effects_database.fate = killing(nodes)
+            nodes.append(await cluster.start_executor(app(write)))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: rows(cluster))
+            await cluster.start_executor(app(write))
+            await cluster.ended("r1")
+            assert rows(cluster) == [1]
+            assert requests(cluster) == [(1, Why.FIRST)]
+            shown_event = event_json(returned(cluster), partition=0, offset=0, value_of=shown)
             assert (shown_event["source"], shown_event["result"]) == ("effects_table", "done")
 
     run_virtual(main())
@@ -128,33 +128,33 @@ def test_a_crash_in_the_tool_runs_it_again() -> None:
         return await hang(ctx) if ctx.attempt == 1 else result
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            first = await system.start_executor(app(act))
-            await system.start("r1", "a")
-            await system.until(lambda: system.effects_database.held)
+        async with Cluster.running(partitions=1) as cluster:
+            first = await cluster.start_executor(app(act))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: cluster.effects_database.held)
             first.kill()
-            await system.start_executor(app(act))
-            await system.ended("r1")
-            assert rows(system) == [2]
-            assert requests(system)[:2] == [(1, Why.FIRST), (2, Why.TAKEOVER)]
+            await cluster.start_executor(app(act))
+            await cluster.ended("r1")
+            assert rows(cluster) == [2]
+            assert requests(cluster)[:2] == [(1, Why.FIRST), (2, Why.TAKEOVER)]
 
     run_virtual(main())
 
 
 def test_three_processes_lost_in_the_tool_interrupt_the_run() -> None:
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             for attempt in (1, 2, 3):
-                process = await system.start_executor(app(hang, retries=9))
+                process = await cluster.start_executor(app(hang, retries=9))
                 if attempt == 1:
-                    await system.start("r1", "a")
-                await system.until(lambda wanted=attempt: len(requests(system)) == wanted)  # type: ignore[misc]
+                    await cluster.start("r1", "a")
+                await cluster.until(lambda wanted=attempt: len(requests(cluster)) == wanted)  # type: ignore[misc]
                 await asyncio.sleep(1.0)
                 process.kill()
-            await system.start_executor(app(hang))
-            await system.waiting("r1", "error")
-            assert [why for _, why in requests(system)] == [Why.FIRST, Why.TAKEOVER, Why.TAKEOVER]
-            assert rows(system) == []
+            await cluster.start_executor(app(hang))
+            await cluster.waiting("r1", "error")
+            assert [why for _, why in requests(cluster)] == [Why.FIRST, Why.TAKEOVER, Why.TAKEOVER]
+            assert rows(cluster) == []
 
     run_virtual(main())
 
@@ -164,7 +164,7 @@ def test_a_paused_executor_commits_at_most_once(*, wakes_up_first: bool) -> None
     """Paused in its transaction: its commit, if it comes first, is found; else it can commit nothing any more."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             go_on = asyncio.Event()
 
             async def act(ctx: ToolContext[None]) -> str:
@@ -172,20 +172,20 @@ def test_a_paused_executor_commits_at_most_once(*, wakes_up_first: bool) -> None
                     await go_on.wait()
                 return await write(ctx)
 
-            zombie = await system.start_executor(app(act, timeout=60.0))
-            await system.start("r1", "a")
-            await system.until(lambda: system.effects_database.held)
+            zombie = await cluster.start_executor(app(act, timeout=60.0))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: cluster.effects_database.held)
             zombie.pause()
             go_on.set()
-            await system.start_executor(app(act, timeout=60.0))
-            await system.until(lambda: len(requests(system)) > 1)
+            await cluster.start_executor(app(act, timeout=60.0))
+            await cluster.until(lambda: len(requests(cluster)) > 1)
             if wakes_up_first:
                 zombie.resume()
-            await system.ended("r1")
+            await cluster.ended("r1")
             zombie.resume()
             await asyncio.sleep(100)
-            assert rows(system) == [1 if wakes_up_first else 2]
-            assert returned(system).source is (Source.EFFECTS_TABLE if wakes_up_first else Source.CALL)
+            assert rows(cluster) == [1 if wakes_up_first else 2]
+            assert returned(cluster).source is (Source.EFFECTS_TABLE if wakes_up_first else Source.CALL)
 
     run_virtual(main())
 
@@ -200,15 +200,15 @@ def test_exhausted_retries_close_the_key_before_the_model_is_told() -> None:
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app(fail, retries=2))
-            await system.start("r1", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app(fail, retries=2))
+            await cluster.start("r1", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert calls == [1, 2, 3]
-            assert rows(system) == []
-            told = returned(system)
+            assert rows(cluster) == []
+            told = returned(cluster)
             assert (told.source, told.is_error) == (Source.EFFECTS_TABLE, True)
-            [row] = system.effects_database.rows.values()
+            [row] = cluster.effects_database.rows.values()
             assert isinstance(row.returned, Returned)
             assert b"connection reset" in row.returned.result
 
@@ -221,13 +221,13 @@ def test_what_the_tool_tells_the_model_undoes_its_writes_and_stays() -> None:
         raise ModelRetry("another account, please")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(app(refuse))
-            await system.start("r1", "a")
-            await system.ended("r1")
-            assert rows(system) == []
-            assert (returned(system).source, returned(system).outcome) == (Source.CALL, "retried")
-            assert [row.returned is not None for row in system.effects_database.rows.values()] == [True]
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app(refuse))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            assert rows(cluster) == []
+            assert (returned(cluster).source, returned(cluster).outcome) == (Source.CALL, "retried")
+            assert [row.returned is not None for row in cluster.effects_database.rows.values()] == [True]
 
     run_virtual(main())
 
@@ -237,28 +237,28 @@ def test_a_table_that_does_not_answer_is_asked_five_times(*, comes_back: bool) -
     """Then a person decides; they can say that it never happened, safely: the next attempt meets the key first."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
 
             def lose_and_leave(_: Effect) -> CommitFate:
-                system.effects_database.available = False
+                cluster.effects_database.available = False
                 return "unanswered"
 
-            system.effects_database.fate = lose_and_leave
-            await system.start_executor(app(write))
-            await system.start("r1", "a")
-            await system.until(lambda: rows(system))
+            cluster.effects_database.fate = lose_and_leave
+            await cluster.start_executor(app(write))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: rows(cluster))
             if comes_back:
                 await asyncio.sleep(5.0)
             else:
-                state = await system.waiting("r1", "indeterminate")
+                state = await cluster.waiting("r1", "indeterminate")
                 [wait] = state.waits.values()
                 assert "5 answers of the effects table" in json.loads(wait.detail.data)["error"]  # type: ignore[union-attr]
-            system.effects_database.available = True
+            cluster.effects_database.available = True
             if not comes_back:
-                await system.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
-            await system.ended("r1")
-            assert rows(system) == [1]
-            assert returned(system).source is Source.EFFECTS_TABLE
+                await cluster.request("r1", codec_inputs.encode_resolve("r1", 2, "absent", "ops"))
+            await cluster.ended("r1")
+            assert rows(cluster) == [1]
+            assert returned(cluster).source is Source.EFFECTS_TABLE
 
     run_virtual(main())
 
@@ -268,30 +268,30 @@ def test_a_cancelled_call_of_a_dead_owner_leaves_no_key_open(*, has_committed: b
     """The table knows, or is closed and then knows."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            nodes: list[Process] = []
+        async with Cluster.running(partitions=1) as cluster:
+            nodes: list[ExecutorNode] = []
 
             async def act(ctx: ToolContext[None]) -> str:
                 result = await write(ctx)
-                await system.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
-                await system.until(lambda: "CancelRequested" in system.types("r1"))
+                await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+                await cluster.until(lambda: "CancelRequested" in cluster.types("r1"))
                 return result if has_committed else await hang(ctx)
 
-            system.effects_database.fate = killing(nodes)
-            nodes.append(await system.start_executor(app(act)))
-            await system.start("r1", "a")
-            await system.until(lambda: "CancelRequested" in system.types("r1"))
+            cluster.effects_database.fate = killing(nodes)
+            nodes.append(await cluster.start_executor(app(act)))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: "CancelRequested" in cluster.types("r1"))
             await asyncio.sleep(1.0)
             nodes[0].kill()
-            await system.start_executor(app(act))
-            await system.ended("r1")
-            last = system.events("r1")[-1]
+            await cluster.start_executor(app(act))
+            await cluster.ended("r1")
+            last = cluster.events("r1")[-1]
             assert isinstance(last, RunCancelled)
             assert last.open_keys == ()
-            assert requests(system) == [(1, Why.FIRST)]
-            assert rows(system) == [1] * has_committed
-            assert returned(system).is_error is not has_committed
-            doubts = [e for e in system.events("r1") if isinstance(e, Interrupted)]
+            assert requests(cluster) == [(1, Why.FIRST)]
+            assert rows(cluster) == [1] * has_committed
+            assert returned(cluster).is_error is not has_committed
+            doubts = [e for e in cluster.events("r1") if isinstance(e, Interrupted)]
             assert [e.reason for e in doubts if e.reason is WaitReason.INDETERMINATE] == []
 
     run_virtual(main())

@@ -10,6 +10,8 @@ from runfold import ABSENT, Indeterminate, Recovery, ToolContext
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import ToolReturned, WaitReason, Why
 from runfold.core.state import Status
+from runfold.testing.simulation.cluster import Book, Cluster
+from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import (
     after_a_crash,
     hang,
@@ -20,8 +22,6 @@ from tests.runtime.apps import (
     rule_verdict,
     settled,
 )
-from tests.runtime.system import Book, System
-from tests.runtime.virtual import run_virtual
 
 ERROR = {"absent": None, "indeterminate": "no answer"}
 
@@ -33,22 +33,22 @@ def test_absent_is_believed_only_when_no_earlier_owner_can_act_any_more() -> Non
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
+        async with Cluster.running(partitions=1) as cluster:
             app = one_tool_app(Recovery.MANUAL, fail, timeout=20.0)
             clock = asyncio.get_running_loop().time
             absent = codec_inputs.encode_resolve("r1", 2, "absent", "ops")
-            first = await system.start_executor(app)
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
-            await system.request("r1", absent)
-            await system.until(lambda: system.types("r1").count("Interrupted") == 2)
+            first = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
+            await cluster.request("r1", absent)
+            await cluster.until(lambda: cluster.types("r1").count("Interrupted") == 2)
             assert clock() < 1.0
             await first.stop()
-            second = await system.start_executor(app)
-            await system.until(lambda: second.executor.ready)
+            second = await cluster.start_executor(app)
+            await cluster.until(lambda: second.executor.ready)
             claimed = clock()
-            await system.request("r1", absent)
-            await system.until(lambda: system.types("r1").count("Resumed") == 2)
+            await cluster.request("r1", absent)
+            await cluster.until(lambda: cluster.types("r1").count("Resumed") == 2)
             assert 25.0 <= clock() - claimed < 26.0
 
     run_virtual(main())
@@ -64,15 +64,15 @@ def test_a_verdict_against_an_effect_that_lives_is_stale(outcome: str) -> None:
         return "done"
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.LOOKUP, act, lookup=never_asked))
-            await system.start("r1", "a")
-            await system.until(lambda: requests(system))
-            assert await rule_verdict(system, outcome, error=ERROR[outcome]) == "stale"
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.LOOKUP, act, lookup=never_asked))
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster))
+            assert await rule_verdict(cluster, outcome, error=ERROR[outcome]) == "stale"
             gate.set()
-            await system.ended("r1")
-            assert requests(system) == [(1, Why.FIRST)]
-            assert "Interrupted" not in system.types("r1")
+            await cluster.ended("r1")
+            assert requests(cluster) == [(1, Why.FIRST)]
+            assert "Interrupted" not in cluster.types("r1")
 
     run_virtual(main())
 
@@ -85,15 +85,15 @@ def test_a_verdict_about_a_call_in_doubt_is_stale_unless_it_was_found(outcome: s
         raise RuntimeError("connection reset")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            first = await system.start_executor(one_tool_app(Recovery.MANUAL, fail))
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            first = await cluster.start_executor(one_tool_app(Recovery.MANUAL, fail))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
             await first.stop()  # with the process its outcome is gone: only the phase says that it is in doubt
-            await system.start_executor(one_tool_app(Recovery.MANUAL, fail))
-            assert await rule_verdict(system, outcome, error=ERROR[outcome]) == "stale"
-            assert await rule_verdict(system, "found", result=b'"T-1"') is None
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.start_executor(one_tool_app(Recovery.MANUAL, fail))
+            assert await rule_verdict(cluster, outcome, error=ERROR[outcome]) == "stale"
+            assert await rule_verdict(cluster, "found", result=b'"T-1"') is None
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -103,13 +103,13 @@ def test_an_indeterminate_verdict_of_a_dead_owners_call_asks_a_person() -> None:
 
     async def main() -> None:
         app = one_tool_app(Recovery.LOOKUP, hang, lookup=never_asked)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            await system.start_executor(app)
-            assert await rule_verdict(system, "indeterminate", error="no answer") is None
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
+            await cluster.start_executor(app)
+            assert await rule_verdict(cluster, "indeterminate", error="no answer") is None
+            await cluster.waiting("r1", "indeterminate")
 
     run_virtual(main())
 
@@ -119,20 +119,20 @@ def test_a_call_that_is_absent_three_times_interrupts_the_run() -> None:
 
     async def main() -> None:
         app = one_tool_app(Recovery.LOOKUP, hang, lookup=never_asked)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            await system.start("r1", "a")
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
             for attempt in (1, 2, 3):
-                await after_a_crash(system, process, attempt)
-                process = await system.start_executor(app)
-                assert await rule_verdict(system, "absent", attempt=attempt) is None
-            await system.waiting("r1", WaitReason.ERROR)
-            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT), (3, Why.ABSENT)]
-            assert await rule_verdict(system, "absent", attempt=3) == "stale"
-            await system.request("r1", codec_inputs.encode_resume("r1", "ops"))
-            await system.until(lambda: "Resumed" in system.types("r1"))
-            assert await rule_verdict(system, "absent", attempt=3) is None
-            assert requests(system)[3:] == [(4, Why.ABSENT)]
+                await after_a_crash(cluster, process, attempt)
+                process = await cluster.start_executor(app)
+                assert await rule_verdict(cluster, "absent", attempt=attempt) is None
+            await cluster.waiting("r1", WaitReason.ERROR)
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.ABSENT), (3, Why.ABSENT)]
+            assert await rule_verdict(cluster, "absent", attempt=3) == "stale"
+            await cluster.request("r1", codec_inputs.encode_resume("r1", "ops"))
+            await cluster.until(lambda: "Resumed" in cluster.types("r1"))
+            assert await rule_verdict(cluster, "absent", attempt=3) is None
+            assert requests(cluster)[3:] == [(4, Why.ABSENT)]
 
     run_virtual(main())
 
@@ -146,19 +146,19 @@ def test_absent_does_not_execute_a_run_that_the_version_gate_holds_back() -> Non
     async def main() -> None:
         right = one_tool_app(Recovery.LOOKUP, act, lookup=never_asked)
         other = one_tool_app(Recovery.LOOKUP, act, lookup=never_asked, agent={"instructions": "another prompt"})
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(right)
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            wrong = await system.start_executor(other)
-            await system.waiting("r1", "version_mismatch")
-            assert await rule_verdict(system, "absent") == "stale"
-            assert len(requests(system)) == 1
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(right)
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
+            wrong = await cluster.start_executor(other)
+            await cluster.waiting("r1", "version_mismatch")
+            assert await rule_verdict(cluster, "absent") == "stale"
+            assert len(requests(cluster)) == 1
             await wrong.stop()
-            await system.start_executor(right)
-            await system.until(lambda: "Resumed" in system.types("r1"))
-            assert await rule_verdict(system, "absent") is None
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+            await cluster.start_executor(right)
+            await cluster.until(lambda: "Resumed" in cluster.types("r1"))
+            assert await rule_verdict(cluster, "absent") is None
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
@@ -167,16 +167,16 @@ def test_a_resume_of_an_agent_that_this_code_does_not_know_or_of_nothing_is_refu
     """The first cannot be lifted here, the second holds nothing."""
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(model_app("done", name="other"))
-            await system.start("r1", "a")
-            await system.waiting("r1", "unknown_agent")
-            await system.start("r2", "other")
-            await system.ended("r2")
-            resume = [await system.request(r, codec_inputs.encode_resume(r, "ops")) for r in ("r1", "r2")]
-            assert (await settled(system, "r1", resume[0])).reason == "unknown_agent"
-            assert (await settled(system, "r2", resume[1])).reason == "not_open"
-            assert "Resumed" not in system.types("r1")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(model_app("done", name="other"))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "unknown_agent")
+            await cluster.start("r2", "other")
+            await cluster.ended("r2")
+            resume = [await cluster.request(r, codec_inputs.encode_resume(r, "ops")) for r in ("r1", "r2")]
+            assert (await settled(cluster, "r1", resume[0])).reason == "unknown_agent"
+            assert (await settled(cluster, "r2", resume[1])).reason == "not_open"
+            assert "Resumed" not in cluster.types("r1")
 
     run_virtual(main())
 
@@ -194,13 +194,13 @@ def test_five_lookups_that_do_not_decide_it_ask_a_person() -> None:
         raise Indeterminate("cannot tell")
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look))
-            await system.start("r1", "a")
-            await system.waiting("r1", "indeterminate")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look))
+            await cluster.start("r1", "a")
+            await cluster.waiting("r1", "indeterminate")
             await asyncio.sleep(100)
             assert [round(later - asked[0]) for later in asked] == [0, 0, 1, 3, 7, 15]
-            assert len(requests(system)) == 1
+            assert len(requests(cluster)) == 1
 
     run_virtual(main())
 
@@ -219,12 +219,12 @@ def test_after_a_time_out_the_lookup_is_asked_when_the_grace_is_over() -> None:
         return ABSENT
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.LOOKUP, act, lookup=look, timeout=2.0))
-            await system.start("r1", "a")
-            await system.ended("r1")
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.LOOKUP, act, lookup=look, timeout=2.0))
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
             assert looked[0] - began[0] == pytest.approx(7.0, abs=0.1)
-            assert requests(system) == [(1, Why.FIRST), (2, Why.ABSENT)]
+            assert requests(cluster) == [(1, Why.FIRST), (2, Why.ABSENT)]
 
     run_virtual(main())
 
@@ -241,12 +241,12 @@ def test_a_lookup_call_that_stays_absent_is_an_error_for_the_model() -> None:
         return ABSENT
 
     async def main() -> None:
-        async with System.running(partitions=1) as system:
-            await system.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look, retries=2))
-            await system.start("r1", "a")
-            assert (await system.ended("r1")).ended is Status.COMPLETED
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(one_tool_app(Recovery.LOOKUP, fail, lookup=look, retries=2))
+            await cluster.start("r1", "a")
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
             assert calls == [1, 2, 3]
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+            [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert returned.is_error
 
     run_virtual(main())
@@ -265,14 +265,14 @@ def test_a_lookup_call_of_a_dead_owner_is_settled_by_the_reconciler() -> None:
 
     async def main() -> None:
         app = one_tool_app(Recovery.LOOKUP, act, lookup=look)
-        async with System.running(partitions=1) as system:
-            process = await system.start_executor(app)
-            system.start_reconciler(app)
-            await system.start("r1", "a")
-            await after_a_crash(system, process, 1)
-            await system.start_executor(app)
-            await system.ended("r1")
-            [returned] = [event for event in system.events("r1") if isinstance(event, ToolReturned)]
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            cluster.start_reconciler(app)
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 1)
+            await cluster.start_executor(app)
+            await cluster.ended("r1")
+            [returned] = [event for event in cluster.events("r1") if isinstance(event, ToolReturned)]
             assert returned.source == "reconciled"
             assert book.effects == {"r1:2": 1}
 

@@ -8,7 +8,7 @@ import pytest
 
 from runfold.ports.agents import Unknown
 from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome, Effects
-from tests.runtime.virtual import run_virtual
+from runfold.testing.simulation.loop import run_virtual
 
 KEY = EffectKey("r1", 2, 1)
 OLD, NEW = (0, 0), (0, 7)

@@ -11,7 +11,7 @@ from runfold.adapters.memory.drains import MemoryDrains
 from runfold.ports.drains import Drains, DrainsUnavailable
 from runfold.runtime.executor.handover import HandOver
 from runfold.runtime.executor.settings import ExecutorSettings
-from tests.runtime.virtual import run_virtual
+from runfold.testing.simulation.loop import run_virtual
 
 
 class Owner:

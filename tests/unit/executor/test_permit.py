@@ -15,7 +15,7 @@ from runfold.ports.agents import Invocation, ModelFailure, NotStarted, RunningAg
 from runfold.runtime.executor.settings import ExecutorSettings
 from runfold.runtime.executor.tenure import Tenure
 from runfold.runtime.executor.work import Permit, ask_model, execute
-from tests.runtime.virtual import run_virtual
+from runfold.testing.simulation.loop import run_virtual
 
 PRODUCED_AT = 1000.0
 FRESH_S = 5.0

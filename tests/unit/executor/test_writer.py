@@ -17,7 +17,7 @@ from runfold.core.events import Cause, InputSettled, LogRecordBody, PartitionCla
 from runfold.core.fence import HEADER
 from runfold.ports.log import AppendFailed, LogRecord, LogUnavailable, LogUnrecoverable, RecordTooLarge
 from runfold.runtime.executor.writer import Encoded, EpochOver, EpochWriter
-from tests.runtime.virtual import run_virtual
+from runfold.testing.simulation.loop import run_virtual
 
 CLAIM = PartitionClaimed(owner="o", revision="r", nonce="n", at=0)
 

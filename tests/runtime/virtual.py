@@ -1,5 +1,0 @@
-"""See ``runfold.testing.simulation.loop``."""
-
-from runfold.testing.simulation.loop import DeadlockError, run_virtual
-
-__all__ = ["DeadlockError", "run_virtual"]
