@@ -87,8 +87,15 @@ def check_log(row: PartitionRow, identity: LogIdentity, bounds: LogBounds) -> No
         raise LogUnrecoverable(_truncated(row, bounds.end))
 
 
-async def inspect(row: PartitionRow, log: Log, store: KnownRuns) -> LogBounds:
+async def inspect(
+    row: PartitionRow, log: Log, store: KnownRuns, read: Mapping[int, LogRecord] | None = None, *, tail: bool = True
+) -> LogBounds:
     """Compare the log with what was recorded of it, the last record that was folded included.
+
+    Args:
+        row, log, store: What was recorded, of what, and who knows the runs.
+        read: Records by offset that the caller has read already.
+        tail: Look at the last record, too; False: at identity and bounds alone, which costs no reading.
 
     Raises:
         LogUnrecoverable: With what was lost, the runs that are known to be affected, and how to repair it.
@@ -96,7 +103,8 @@ async def inspect(row: PartitionRow, log: Log, store: KnownRuns) -> LogBounds:
     identity, bounds = await asyncio.gather(log.identity(), log.bounds(row.partition))
     try:
         check_log(row, identity, bounds)
-        await _check_tail(row, log, bounds)
+        if tail:
+            await _check_tail(row, log, bounds, read)
     except LogUnrecoverable as error:
         raise LogUnrecoverable(f"{error}{await _affected(row, store, identity, bounds)}") from error
     return bounds
@@ -128,21 +136,15 @@ async def check_inputs(row: PartitionRow, inputs: InputTopics) -> Mapping[str, s
     return ids
 
 
-async def has_other_tail(row: PartitionRow, log: Log, bounds: LogBounds) -> bool:
-    """Whether another record stands where the last one was applied."""
+async def has_other_tail(
+    row: PartitionRow, log: Log, bounds: LogBounds, read: Mapping[int, LogRecord] | None = None
+) -> bool:
+    """Whether another record stands where the last one was applied; ``read`` as for ``inspect``."""
     if row.tail is None or not bounds.begin <= row.tail[0] < bounds.end:
         return False
     offset, digest = row.tail
-    return digest_of((await log.read(row.partition, offset, offset + 1, 1))[0]) != digest
-
-
-async def _check_tail(row: PartitionRow, log: Log, bounds: LogBounds) -> None:
-    if row.tail is not None and await has_other_tail(row, log, bounds):
-        raise LogUnrecoverable(
-            f"log partition {row.partition}: the record at {row.tail[0]} is not the one that was applied: the log "
-            f"was truncated below {row.applied} and has grown again to {bounds.end}. Restore the topic from a backup"
-            + _or_accept(row)
-        )
+    record = (read or {}).get(offset) or (await log.read(row.partition, offset, offset + 1, 1))[0]
+    return digest_of(record) != digest
 
 
 async def _affected(row: PartitionRow, store: KnownRuns, identity: LogIdentity, bounds: LogBounds) -> str:
@@ -155,6 +157,15 @@ async def _affected(row: PartitionRow, store: KnownRuns, identity: LogIdentity, 
         return ""
     more = " and more" if len(runs) > _NAMED_RUNS else ""
     return f" Runs that Postgres knows to have lost events: {', '.join(runs[:_NAMED_RUNS])}{more}."
+
+
+async def _check_tail(row: PartitionRow, log: Log, bounds: LogBounds, read: Mapping[int, LogRecord] | None) -> None:
+    if row.tail is not None and await has_other_tail(row, log, bounds, read):
+        raise LogUnrecoverable(
+            f"log partition {row.partition}: the record at {row.tail[0]} is not the one that was applied: the log "
+            f"was truncated below {row.applied} and has grown again to {bounds.end}. Restore the topic from a backup"
+            + _or_accept(row)
+        )
 
 
 def _truncated(row: PartitionRow, end: int) -> str:

@@ -281,10 +281,10 @@ async def take_over(partition: int, log: Log, store: Snapshots, epoch: int) -> t
         StoreUnavailable: Try again.
     """
     first, _ = await store.load_partition(partition)
-    keys = await _keys(partition, log, 0 if first is None else first.applied, epoch)
+    keys, read = await _keys(partition, log, first, epoch)
     row, stored = await store.load_partition(partition, keys)
     known = row or await nothing_stored(partition, log)
-    await inspect(known, log, store)
+    await inspect(known, log, store, read)
     if known.epoch > epoch:
         return row, Replay(partition, log, None, Fence(epoch))
     replay = await _replay_applied(partition, log, None, known, stored)
@@ -298,15 +298,22 @@ async def nothing_stored(partition: int, log: Log) -> PartitionRow:
     return PartitionRow.empty(partition, identity.cluster_id, identity.topic_id)
 
 
-async def _keys(partition: int, log: Log, start: int, end: int) -> set[str]:
-    """The runs that have records in [start, end) of the log; a log that begins later is found out afterwards."""
+async def _keys(partition: int, log: Log, row: PartitionRow | None, end: int) -> tuple[set[str], dict[int, LogRecord]]:
+    """The runs that have records behind what is applied, up to ``end``; and the record applied last, by its offset.
+
+    A log that begins later, or ends before, is found out afterwards.
+    """
+    applied = 0 if row is None else row.applied
+    start = applied if row is None or row.tail is None else row.tail[0]
     keys: set[str] = set()
+    last: dict[int, LogRecord] = {}
     start = max(start, (await log.bounds(partition)).begin)
     while start < end:
         records = await log.read(partition, start, end, READ_BATCH)
-        keys.update(record.key for record in records if record.key is not None)
+        keys.update(record.key for record in records if record.key is not None and record.offset >= applied)
+        last |= {record.offset: record for record in records if record.offset < applied}
         start = records[-1].offset + 1
-    return keys
+    return keys, last
 
 
 async def restore(partition: int, log: Log, store: Snapshots, row: PartitionRow, stored: list[StoredRun]) -> Replay:

@@ -159,7 +159,8 @@ class PartitionOwner:
         async def look() -> None:
             row = await world.store.partition(self._partition)
             if row is not None:
-                await asyncio.gather(inspect(row, world.log, world.store), check_inputs(row, world.inputs))
+                log = inspect(row, world.log, world.store, tail=False)  # the last record is looked at behind the claim
+                await asyncio.gather(log, check_inputs(row, world.inputs))
 
         try:
             await persist(look, StoreUnavailable, world.chance, self._tell_away)
