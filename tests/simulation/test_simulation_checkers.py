@@ -83,7 +83,14 @@ def _question_before_its_request(ending: Ending) -> None:
 
 def _question_behind_its_answer(ending: Ending) -> None:
     asked = ending.downstream.questions[0]
-    ending.downstream.questions[0] = replace(asked, log_end=ending.log_ends[ending.home[asked.run_id]])
+    log_end = ending.log_ends[ending.home[asked.run_id]]
+    ending.downstream.questions[0] = replace(asked, log_end=log_end, at_ms=asked.at_ms + 10_000)
+
+
+def _question_of_somebody_else(ending: Ending) -> None:
+    asked = ending.downstream.questions[0]
+    log_end = ending.log_ends[ending.home[asked.run_id]]
+    ending.downstream.questions[0] = replace(asked, log_end=log_end, by="who never requested it")
 
 
 def _cause_lost(ending: Ending) -> None:
@@ -256,6 +263,7 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.transactional_results_are_those_of_commits, _committed_and_not_returned),
     (checkers.models_are_asked_only_after_their_valid_request, _question_before_its_request),
     (checkers.recorded_completions_are_never_asked_for_again, _question_behind_its_answer),
+    (checkers.recorded_completions_are_never_asked_for_again, _question_of_somebody_else),
     (checkers.every_input_leaves_one_record, _cause_lost),
     (checkers.every_input_leaves_one_record, _cause_twice),
     (checkers.tables_reach_the_end_of_the_log, _tables_behind),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from runfold import ToolContext
+from runfold.adapters.memory.clock import LoopClock
 from runfold.core.events import Recovery
 from runfold.testing.simulation.loop import Process
 
@@ -42,11 +43,18 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The model was asked for completion number ``position`` of a run (from 0)."""
+    """The model was asked for completion number ``position`` of a run (from 0).
+
+    Attributes:
+        at_ms: When, by the broker's clock.
+        by: Name of the process.
+    """
 
     run_id: str
     position: int
     log_end: int
+    at_ms: int = 0
+    by: str = ""
 
 
 class Called(Protocol):
@@ -140,7 +148,9 @@ class Book:
 
     def asked(self, run_id: str, position: int) -> None:
         """A model was asked."""
-        self.questions.append(Question(run_id, position, self.log_end(run_id)))
+        process = Process.current()
+        by = "" if process is None else process.name
+        self.questions.append(Question(run_id, position, self.log_end(run_id), LoopClock().now_ms(), by))
         self.tell(f"model asked {run_id} completion {position}")
 
     def exposed(self, until: float) -> AbstractContextManager[None]:

@@ -27,7 +27,7 @@ from runfold.core.events import (
 from runfold.core.positions import Positions
 from runfold.core.state import State, Status
 from runfold.ports.store import StoredRun
-from runfold.testing.simulation.book import EFFECT, Book
+from runfold.testing.simulation.book import EFFECT, Book, Question
 from runfold.testing.simulation.history import PartitionHistory, events_of
 from runfold.testing.simulation.outside import (
     approvals_are_of_what_was_shown,
@@ -148,12 +148,37 @@ def models_are_asked_only_after_their_valid_request(ending: Ending) -> Iterator[
 
 
 def recorded_completions_are_never_asked_for_again(ending: Ending) -> Iterator[str]:
-    """What was paid for is used."""
+    """What was paid for is used, from the moment at which whoever asks can know: see ``_could_not_know``."""
     for asked in ending.downstream.questions:
         history = ending.history_of(asked.run_id)
         recorded = sum(1 for _ in events_of(history, asked.run_id, ModelResponded, asked.log_end))
-        if recorded > asked.position:
+        if recorded > asked.position and not _could_not_know(history, asked):
             yield f"{asked.run_id}: completion {asked.position} was asked for, and {recorded} were recorded"
+
+
+FRESHNESS_MS = 5_010
+"""For how long an acknowledgement is taken as proof: the executors' default, and what clocks differ by in it."""
+
+
+def _could_not_know(history: PartitionHistory, asked: Question) -> bool:
+    """Whether the asker's own request had landed, valid, within the freshness bound.
+
+    A member that its group expels *earlier* than half a session after its last word (an administrator, a coordinator
+    that has lost its state) acts on such an acknowledgement beside the next owner. Nothing in the log could tell it.
+    What must not happen twice is kept from it by other means (time-out and grace); a model call is paid for twice.
+    """
+    requests = [
+        (offset, body)
+        for offset, body in history.records
+        if offset < asked.log_end and isinstance(body, ModelCallRequested) and body.run_id == asked.run_id
+    ]
+    steps = sorted({body.step for _, body in requests})
+    own = [
+        offset
+        for offset, body in requests
+        if body.step == steps[asked.position] and history.owners.get(body.epoch) == asked.by
+    ]
+    return bool(own) and asked.at_ms - history.landed_ms.get(own[-1], 0) <= FRESHNESS_MS
 
 
 # --- safety: log, tables and memory agree -----------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TypeVar
 from runfold.adapters.memory.broker import MemoryBroker
 from runfold.codec import log as log_codec
 from runfold.core.errors import IllegalTransition
-from runfold.core.events import Event, InputSettled, LogRecordBody, RunEvent
+from runfold.core.events import Event, InputSettled, LogRecordBody, PartitionClaimed, RunEvent
 from runfold.core.fence import Fence, Head, Judgement
 from runfold.core.partitioning import partition_of
 from runfold.core.state import State
@@ -25,6 +25,8 @@ class PartitionHistory:
     Attributes:
         records: (offset, body) of the valid records, claims left out.
         states: Every run, folded from its valid events.
+        owners: Epoch -> who claimed it.
+        landed_ms: Offset -> when it came to stand there, by the broker's clock; as far as that was told.
         illegal: Valid events that do not follow from those before; they are left out of the states.
     """
 
@@ -33,10 +35,18 @@ class PartitionHistory:
     fence: Fence = field(default_factory=Fence)
     records: list[tuple[int, Event | InputSettled]] = field(default_factory=list)
     states: dict[str, State] = field(default_factory=dict)
+    owners: dict[int, str] = field(default_factory=dict)
+    landed_ms: dict[int, int] = field(default_factory=dict)
     illegal: list[str] = field(default_factory=list)
 
-    def judge(self, offset: int, key: str | None, head: Head, body: LogRecordBody) -> None:
+    def judge(
+        self, offset: int, key: str | None, head: Head, body: LogRecordBody, landed_ms: int | None = None
+    ) -> None:
         """Take the next record."""
+        if landed_ms is not None:
+            self.landed_ms[offset] = landed_ms
+        if isinstance(body, PartitionClaimed):
+            self.owners[offset] = body.owner
         cause = body.cause if isinstance(body, RunEvent | InputSettled) else None
         self.end = offset + 1
         if self.fence.admit(head, offset, key, cause) is not Judgement.VALID:
@@ -80,7 +90,7 @@ class History:
         for stored in self._broker.slice(self._topic, history.partition, history.end, end):
             key = None if stored.key is None else stored.key.decode()
             head = Head.decode(dict(stored.headers)["rf"])
-            history.judge(stored.offset, key, head, log_codec.decode(stored.value or b""))
+            history.judge(stored.offset, key, head, log_codec.decode(stored.value or b""), stored.timestamp_ms)
         return history
 
 
