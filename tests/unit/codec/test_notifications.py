@@ -68,8 +68,10 @@ def test_an_end_says_how(name: str, status: str, output: object, error: str | No
 
 @pytest.mark.parametrize(
     "name",
-    EXAMPLES.keys()
-    - {"interrupted", "run_completed", "run_failed", "run_cancelled", "partition_claimed", "input_settled"},
+    sorted(
+        EXAMPLES.keys()
+        - {"interrupted", "run_completed", "run_failed", "run_cancelled", "partition_claimed", "input_settled"}
+    ),
 )
 def test_nothing_else_is_told(name: str) -> None:
     assert notification(EXAMPLES[name], "research") is None
