@@ -30,7 +30,6 @@ from devstack import Stack
 _PARTITIONS: Final = 12
 _REPEATS: Final = 10
 _BEFORE_S: Final = 1.0
-_AFTER_S: Final = 1.0
 # A run that is not further than this lasts for one measurement more: half of its events.
 _FRESH: Final = TURNS * (TICKS_A_TURN + 1)
 _EXECUTOR: Final[Command] = "runfold-step-executor"

@@ -19,7 +19,6 @@ COMMANDS: Final[dict[Role, Command]] = {
     "compactor": "runfold-snapshot-compactor",
     "reconciler": "runfold-reconciler",
 }
-ROLES: Final[tuple[Role, ...]] = tuple(COMMANDS)
 _SAID: Final = 400
 _REST_S: Final = 10.0
 """A process that was paused is not paused again for so long: what it woke up to must be over before."""

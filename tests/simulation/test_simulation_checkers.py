@@ -27,9 +27,9 @@ from runfold.core.events import (
 )
 from runfold.core.payload import Inline
 from runfold.core.state import Call, Phase, State, Wait
-from tests.simulation import checkers
-from tests.simulation.checkers import Checker, Ending
-from tests.simulation.history import PartitionHistory
+from runfold.testing.simulation import checkers, outside
+from runfold.testing.simulation.checkers import Checker, Ending
+from runfold.testing.simulation.history import PartitionHistory
 from tests.simulation.scenario import run_seed
 
 EventT = TypeVar("EventT", bound=RunEvent)
@@ -281,19 +281,19 @@ SPOILS: list[tuple[Checker, Spoil]] = [
     (checkers.ended_runs_leave_memory, _run_in_memory),
     (checkers.stopped_executors_end, _executor_not_stopped),
     (checkers.no_error_is_dropped, _error_dropped),
-    (checkers.valid_events_are_legal, _illegal_event),
-    (checkers.transactions_commit_at_most_once, _committed_twice),
-    (checkers.transactions_commit_at_most_once, _written_twice),
-    (checkers.ids_have_one_effect, _id_twice),
-    (checkers.approvals_are_of_what_was_shown, _approval_of_something_else),
-    (checkers.no_input_is_unrecordable, _unrecordable_input),
-    (checkers.dead_copies_are_of_dead_inputs, _dead_input_not_copied),
-    (checkers.dead_copies_are_of_dead_inputs, _living_input_copied),
-    (checkers.notifications_are_of_valid_events, _not_told),
-    (checkers.notifications_are_of_valid_events, _told_of_nothing),
-    (checkers.attempts_are_bounded, _lost_without_end),
-    (checkers.attempts_are_bounded, _stale_without_end),
-    (checkers.doubts_are_about_calls_in_doubt, _doubt_about_nothing),
+    (outside.valid_events_are_legal, _illegal_event),
+    (outside.transactions_commit_at_most_once, _committed_twice),
+    (outside.transactions_commit_at_most_once, _written_twice),
+    (outside.ids_have_one_effect, _id_twice),
+    (outside.approvals_are_of_what_was_shown, _approval_of_something_else),
+    (outside.no_input_is_unrecordable, _unrecordable_input),
+    (outside.dead_copies_are_of_dead_inputs, _dead_input_not_copied),
+    (outside.dead_copies_are_of_dead_inputs, _living_input_copied),
+    (outside.notifications_are_of_valid_events, _not_told),
+    (outside.notifications_are_of_valid_events, _told_of_nothing),
+    (outside.attempts_are_bounded, _lost_without_end),
+    (outside.attempts_are_bounded, _stale_without_end),
+    (outside.doubts_are_about_calls_in_doubt, _doubt_about_nothing),
 ]
 
 
