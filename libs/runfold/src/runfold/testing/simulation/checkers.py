@@ -151,22 +151,24 @@ def recorded_completions_are_never_asked_for_again(ending: Ending) -> Iterator[s
     """What was paid for is used, from the moment at which whoever asks can know: see ``_could_not_know``."""
     for asked in ending.downstream.questions:
         history = ending.history_of(asked.run_id)
-        recorded = sum(1 for _ in events_of(history, asked.run_id, ModelResponded, asked.log_end))
-        if recorded > asked.position and not _could_not_know(history, asked):
-            yield f"{asked.run_id}: completion {asked.position} was asked for, and {recorded} were recorded"
+        recorded = list(events_of(history, asked.run_id, ModelResponded, asked.log_end))
+        if len(recorded) > asked.position and not _could_not_know(history, asked, recorded[asked.position]):
+            yield f"{asked.run_id}: completion {asked.position} was asked for, and {len(recorded)} were recorded"
 
 
 FRESHNESS_MS = 5_010
 """For how long an acknowledgement is taken as proof: the executors' default, and what clocks differ by in it."""
 
 
-def _could_not_know(history: PartitionHistory, asked: Question) -> bool:
-    """Whether the asker's own request had landed, valid, within the freshness bound.
+def _could_not_know(history: PartitionHistory, asked: Question, recorded: ModelResponded) -> bool:
+    """Whether somebody else recorded it, and the asker's own request had landed, valid, within the freshness bound.
 
     A member that its group expels *earlier* than half a session after its last word (an administrator, a coordinator
     that has lost its state) acts on such an acknowledgement beside the next owner. Nothing in the log could tell it.
     What must not happen twice is kept from it by other means (time-out and grace); a model call is paid for twice.
     """
+    if history.owners.get(recorded.epoch) == asked.by:
+        return False
     requests = [
         (offset, body)
         for offset, body in history.records
