@@ -42,11 +42,7 @@ async def _an_owner_dies_and_the_effect_shows_late(stage: Stage) -> None:
     """P0 dies behind the effect, which the downstream's search finds twenty seconds later."""
     body, find = acts_then(stage, Recovery.LOOKUP, "hang"), _shows_after(stage, 20)
     app = stage.one_tool(Recovery.LOOKUP, body, lookup=find, timeout=5.0, settle=40.0)
-    p0, _ = await stage.ready(app)
-    await stage.start()
-    await stage.until(stage.acts)
-    p0.kill()
-    await stage.ready(app, "p1")
+    await stage.dead_behind_the_effect(app)
     stage.cluster.start_reconciler(app)
 
 
@@ -146,11 +142,7 @@ async def _an_owner_dies_in_a_call_of_a_downstream_without_keys(stage: Stage) ->
         return result
 
     app = stage.one_tool(Recovery.KEYED, act, dedupe=True, timeout=5.0)
-    p0, _ = await stage.ready(app)
-    await stage.start()
-    await stage.until(stage.acts)
-    p0.kill()
-    await stage.ready(app, "p1")
+    await stage.dead_behind_the_effect(app)
     await stage.until(lambda: stage.has(Interrupted))
     await stage.resolve("result", result={"id": "r1:2"})
 

@@ -48,13 +48,7 @@ def _any_age_is_fresh() -> Planted:
 async def _a_zombie_wakes_with_an_acknowledgement(stage: Stage) -> None:
     """P0 sleeps between a model request's acknowledgement and the question; P1 takes over and is answered."""
     app = stage.one_tool(Recovery.RERUN)
-    p0, log = await stage.ready(app)
-    log.trap = is_model_request
-    await stage.start()
-    await stage.until(lambda: log.hold_acks)
-    stage.suspend(p0)
-    log.release()
-    await stage.ready(app, "p1")
+    p0 = await stage.asleep_before_acting(app, is_model_request)
     await stage.until(lambda: stage.has(RunCompleted))
     await asyncio.sleep(10)
     await stage.wake(p0)
@@ -213,11 +207,7 @@ async def _an_owner_dies_in_a_manual_call(stage: Stage) -> None:
         return result
 
     app = stage.one_tool(Recovery.MANUAL, act, timeout=5.0)
-    p0, _ = await stage.ready(app)
-    await stage.start()
-    await stage.until(stage.acts)
-    p0.kill()
-    await stage.ready(app, "p1")
+    await stage.dead_behind_the_effect(app)
     await stage.until(lambda: stage.has(Interrupted))
     await stage.resolve("result", result={"id": "r1:2"})
 

@@ -53,11 +53,7 @@ def _a_new_owner_runs_lookup_calls_again() -> Planted:
 async def _an_owner_dies_in_a_lookup_call(stage: Stage) -> None:
     """P0 dies behind the effect; the reconciler asks the lookup."""
     app = stage.one_tool(Recovery.LOOKUP, acts_then(stage, Recovery.LOOKUP, "hang"), timeout=5.0)
-    p0, _ = await stage.ready(app)
-    await stage.start()
-    await stage.until(stage.acts)
-    p0.kill()
-    await stage.ready(app, "p1")
+    await stage.dead_behind_the_effect(app)
     stage.cluster.start_reconciler(app)
 
 
@@ -96,13 +92,7 @@ def _the_reconciler_believes_an_early_absent() -> Planted:
 async def _a_zombie_acts_within_its_time(stage: Stage) -> None:
     """P0 sleeps between acknowledgement and call; the reconciler asks; P0 wakes while it may still act, and does."""
     app = stage.one_tool(Recovery.LOOKUP, timeout=5.0)
-    p0, log = await stage.ready(app)
-    log.trap = is_tool_request
-    await stage.start()
-    await stage.until(lambda: log.hold_acks)
-    stage.suspend(p0)
-    log.release()
-    await stage.ready(app, "p1")
+    p0 = await stage.asleep_before_acting(app, is_tool_request)
     stage.cluster.start_reconciler(app)
     await asyncio.sleep(3)
     await stage.wake(p0)
@@ -233,13 +223,7 @@ def _doubt_at_once() -> Planted:
 async def a_quick_person(stage: Stage) -> None:
     """P0 sleeps with a fresh acknowledgement of a MANUAL call; whoever is asked looks at once, and says what is so."""
     app = stage.one_tool(Recovery.MANUAL, timeout=5.0)
-    p0, log = await stage.ready(app)
-    log.trap = is_tool_request
-    await stage.start()
-    await stage.until(lambda: log.hold_acks)
-    stage.suspend(p0)
-    log.release()
-    await stage.ready(app, "p1")
+    p0 = await stage.asleep_before_acting(app, is_tool_request)
     waking = asyncio.create_task(_wake_later(stage, p0))
     await stage.until(lambda: stage.has(Interrupted) or stage.has(ToolReturned))
     ticket = stage.book.results.get("r1:2")

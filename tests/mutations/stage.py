@@ -123,6 +123,25 @@ class Stage:
         await self.until(lambda: node.executor._owners and node.executor.ready)
         return node, log
 
+    async def asleep_before_acting(self, app: App, before: Callable[[LogRecordBody], bool]) -> ExecutorNode:
+        """P0 sleeps with a fresh acknowledgement of such a request in hand; P1 has taken over. Gives P0."""
+        p0, log = await self.ready(app)
+        log.trap = before
+        await self.start()
+        await self.until(lambda: log.hold_acks)
+        self.suspend(p0)
+        log.release()
+        await self.ready(app, "p1")
+        return p0
+
+    async def dead_behind_the_effect(self, app: App) -> None:
+        """P0 dies when the effect has happened, and before anybody has recorded that; P1 has taken over."""
+        p0, _ = await self.ready(app)
+        await self.start()
+        await self.until(self.acts)
+        p0.kill()
+        await self.ready(app, "p1")
+
     async def start(self, run_id: str = "r1", partition: int | None = None, **fields: Any) -> int:
         """Produce ``run_started``; its input is its id, by which the model knows the run."""
         self.runs.append(run_id)
