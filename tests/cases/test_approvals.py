@@ -11,10 +11,11 @@ from runfold import Agent, App, Recovery, ToolContext, tool
 from runfold.core.events import Interrupted, LogRecordBody, ModelResponded, Resumed
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.faulty_log import FaultyLog
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import model_app, one_tool_app, settled
+from tests.runtime.book import KeyedBook
 
 DAY_S = 86_400.0
 
@@ -23,7 +24,7 @@ def _is_gate(record: LogRecordBody) -> bool:
     return isinstance(record, Interrupted) and record.reason == "awaiting_approval"
 
 
-def gated_app(book: Book, instructions: str = "v1") -> App:
+def gated_app(book: KeyedBook, instructions: str = "v1") -> App:
     """An agent that publishes once, behind a gate."""
 
     @tool(recovery=Recovery.KEYED, needs_approval=True)
@@ -35,7 +36,7 @@ def gated_app(book: Book, instructions: str = "v1") -> App:
     return App([Agent("a", model=model, instructions=instructions, tools=[publish])])
 
 
-async def _assert_consumed_once(cluster: Cluster, book: Book) -> None:
+async def _assert_consumed_once(cluster: Cluster, book: KeyedBook) -> None:
     assert (await cluster.ended("r1")).ended is Status.COMPLETED
     assert [event.wait_id for event in cluster.events("r1") if isinstance(event, Resumed)] == ["r1:2"]
     assert book.effects == {"r1:3": 1}
@@ -45,7 +46,7 @@ async def _assert_consumed_once(cluster: Cluster, book: Book) -> None:
 @pytest.mark.parametrize("held", ["before the broker", "before the process", "and the acknowledgement is lost"])
 def test_an_approval_arrives_while_its_gate_is_being_appended(held: str, times: int) -> None:
     """Its gate is on its way, or durable and not yet known of: the approval waits for it, and is consumed once."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         async with Cluster.running(partitions=1) as cluster:
@@ -83,7 +84,7 @@ def test_an_approval_arrives_while_its_gate_is_being_appended(held: str, times: 
 @pytest.mark.parametrize("later_s", [0.0, 0.01, 7.0, 3 * DAY_S], ids=["at once", "soon", "later", "days later"])
 def test_an_approval_arrives_after_its_gate(later_s: float, times: int) -> None:
     """Right after, or when the run has long left memory: consumed once; a second one has no effect."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         async with Cluster.running(partitions=1, compacting=False) as cluster:
@@ -114,11 +115,11 @@ async def _raise(_: ToolContext[None]) -> str:
 async def _reach(cluster: Cluster, reason: str) -> None:
     """Bring a run to a wait of this kind."""
     apps: dict[str, App] = {
-        "awaiting_approval": gated_app(Book()),
+        "awaiting_approval": gated_app(KeyedBook()),
         "indeterminate": one_tool_app(Recovery.MANUAL, _raise),
         "error": model_app(ValueError("no")),
         "unknown_agent": model_app("x", name="another"),
-        "version_mismatch": gated_app(Book()),
+        "version_mismatch": gated_app(KeyedBook()),
     }
     process = await cluster.start_executor(apps[reason])
     cluster.start_reconciler(apps[reason])
@@ -126,7 +127,7 @@ async def _reach(cluster: Cluster, reason: str) -> None:
     if reason == "version_mismatch":
         await cluster.waiting("r1", "awaiting_approval")
         await process.stop()
-        await cluster.start_executor(gated_app(Book(), "v2"))
+        await cluster.start_executor(gated_app(KeyedBook(), "v2"))
         await cluster.approve("r1", 2)
     await cluster.waiting("r1", reason)
 
@@ -154,7 +155,7 @@ def test_an_interrupt_lasts_longer_than_every_time_out(reason: str) -> None:
 @pytest.mark.parametrize("is_early", [True, False], ids=["approved before the deploy", "approved after it"])
 def test_interrupted_then_another_prompt_then_the_approval(*, is_early: bool) -> None:
     """The gate's decision is in the log within five seconds of both being there: the old prompt's run is refused."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> Any:
         async with Cluster.running(partitions=1) as cluster:

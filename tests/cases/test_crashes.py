@@ -11,10 +11,11 @@ from runfold import ABSENT, Agent, App, Recovery, ToolContext, tool
 from runfold.core.events import Interrupted, LogRecordBody, ToolCallRequested, ToolReturned, WaitReason
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.loop import run_virtual
 from tests.cases.dying import DyingLog
 from tests.runtime.apps import hang, one_tool_app, settled
+from tests.runtime.book import KeyedBook
 
 CLASSES = [Recovery.RERUN, Recovery.KEYED, Recovery.LOOKUP, Recovery.MANUAL]
 
@@ -35,7 +36,7 @@ def test_killed_between_tool_returned_and_the_next_append(recovery: Recovery, *,
     died_before_next = 0
 
     async def main(turns: int) -> bool:
-        book = Book()
+        book = KeyedBook()
 
         async def act(ctx: ToolContext[None]) -> str:
             return str(book.apply(ctx.idempotency_key, "done"))
@@ -61,7 +62,7 @@ def test_killed_between_tool_returned_and_the_next_append(recovery: Recovery, *,
     assert died_before_next >= 1
 
 
-def _gated(book: Book, recovery: Recovery, script: list[Any], *, dies: bool) -> App:
+def _gated(book: KeyedBook, recovery: Recovery, script: list[Any], *, dies: bool) -> App:
     async def act(ctx: ToolContext[None], body: str) -> str:
         """Publish."""
         result = str(book.apply(ctx.idempotency_key, body))
@@ -81,7 +82,7 @@ def _gated(book: Book, recovery: Recovery, script: list[Any], *, dies: bool) -> 
 @pytest.mark.parametrize("recovery", [Recovery.KEYED, Recovery.LOOKUP, Recovery.MANUAL])
 def test_a_crash_right_after_an_approved_effect(recovery: Recovery) -> None:
     """The effect is there and the process is not: no second effect, no second approval of the same call."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         app = _gated(book, recovery, [("act", {"body": "b"}), "done"], dies=True)
@@ -110,7 +111,7 @@ def test_a_crash_right_after_an_approved_effect(recovery: Recovery) -> None:
 
 def test_other_arguments_need_another_approval() -> None:
     """The approval of one call, sent again after a crash, opens no other: the next gate waits for its own."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         script = [("act", {"body": "b"}), ("act", {"body": "c"}), "done"]

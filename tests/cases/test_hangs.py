@@ -10,9 +10,10 @@ import pytest
 from runfold import Recovery, ToolContext
 from runfold.core.events import ToolReturned
 from runfold.core.state import Status
-from runfold.testing.simulation.cluster import Book, Cluster
+from runfold.testing.simulation.cluster import Cluster
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import one_tool_app, requests
+from tests.runtime.book import KeyedBook
 
 
 @pytest.mark.parametrize("recovery", [Recovery.RERUN, Recovery.KEYED, Recovery.LOOKUP, Recovery.MANUAL])
@@ -21,7 +22,7 @@ def test_a_tool_outlasts_sessions_and_leases(recovery: Recovery) -> None:
 
     Two and a half minutes in one call: a session is 10 s, a lease and the poll interval are 60 s.
     """
-    book = Book()
+    book = KeyedBook()
 
     async def act(ctx: ToolContext[None]) -> str:
         await asyncio.sleep(150)
@@ -48,7 +49,7 @@ def test_a_tool_outlasts_sessions_and_leases(recovery: Recovery) -> None:
 
 def test_an_executor_hangs_in_a_tool() -> None:
     """It cannot even be cancelled: the reconciler asks at the deadline, and the run goes on with what it found."""
-    book = Book()
+    book = KeyedBook()
     released = asyncio.Event()
 
     async def act(ctx: ToolContext[None]) -> str:

@@ -31,9 +31,10 @@ from runfold.ports.store import Commit, PartitionRow
 from runfold.runtime import rebuilding
 from runfold.runtime.verifying import verify
 from runfold.testing import ScriptedModel
-from runfold.testing.simulation.cluster import TOPICS, Book, Cluster, ExecutorNode
+from runfold.testing.simulation.cluster import TOPICS, Cluster, ExecutorNode
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import claims, everything, last_settled, model_app, one_tool_app, settled
+from tests.runtime.book import KeyedBook
 
 _TABLES = [field.name for field in fields(MemoryDatabase) if field.name not in {"clock", "available"}]
 
@@ -66,7 +67,7 @@ def empty(cluster: Cluster) -> None:
         getattr(cluster.database, name).clear()
 
 
-def gated_app(book: Book | None = None) -> App:
+def gated_app(book: KeyedBook | None = None) -> App:
     """An agent whose only call needs an approval."""
 
     async def act(ctx: ToolContext[None]) -> Any:
@@ -102,7 +103,7 @@ def test_the_approval_of_a_run_that_a_restored_database_does_not_know_is_not_los
     lost: str, said: list[EventDict]
 ) -> None:
     """It left memory behind a snapshot: "no such run" of a database that lost it is not believed; it waits."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         HeldStore.may_commit = asyncio.Event()
@@ -141,7 +142,7 @@ def test_the_approval_of_a_run_that_a_restored_database_does_not_know_is_not_los
 
 def test_a_run_is_not_loaded_from_a_restored_older_snapshot(said: list[EventDict]) -> None:
     """Its first call was performed after the backup: from the older state it would be performed again."""
-    book = Book()
+    book = KeyedBook()
 
     async def act(ctx: ToolContext[None]) -> Any:
         return book.apply(ctx.idempotency_key, "done")
@@ -205,7 +206,7 @@ def test_a_restored_database_holds_up_its_own_partition_only(said: list[EventDic
 
 def test_a_verdict_about_a_call_of_a_restored_database_changes_nothing() -> None:
     """The backup knows the call as open, its owner as gone: the reconciler looks it up, and the owner judges."""
-    book, asked, may_return = Book(), [], asyncio.Event()
+    book, asked, may_return = KeyedBook(), [], asyncio.Event()
 
     async def act(ctx: ToolContext[None]) -> Any:
         await may_return.wait()
@@ -341,7 +342,7 @@ def notification_ids(cluster: Cluster) -> list[str]:
 @pytest.mark.parametrize("recovery", [Recovery.RERUN, Recovery.KEYED, Recovery.MANUAL])
 def test_a_missing_object_holds_its_run_and_its_return_lifts_it(needed_by: str, recovery: Recovery) -> None:
     """It was certainly not performed: it is not in doubt, not failed, and not repeated; a neighbour goes on."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         model = ScriptedModel([("act", {"text": "x" * 2000}), "end"])
@@ -572,7 +573,7 @@ def held(cluster: Cluster, *run_ids: str) -> bool:
 @pytest.mark.parametrize("how", ["truncated", "recreated"])
 def test_accepting_the_loss_of_records_repeats_no_effect(how: str) -> None:
     """What may have gone on is held; what nobody knows of is neither done again nor lost in silence."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         async with Cluster.running(partitions=1) as cluster:

@@ -11,9 +11,10 @@ from runfold.core.events import RunEvent, ToolCallRequested, ToolReturned, WaitR
 from runfold.core.payload import Inline
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import one_tool_app
+from tests.runtime.book import KeyedBook
 
 
 def _app(script: list[object], *tools: object, **agent: object) -> App:
@@ -57,7 +58,7 @@ def test_a_run_of_two_model_calls_and_a_tool_completes() -> None:
 
 def test_an_approval_gate_stops_the_run_until_a_person_decides() -> None:
     """[read, publish (gate), read]: 2, gate 3, publish 4, read 5; the ungated calls run while the gate is open."""
-    book = Book()
+    book = KeyedBook()
 
     @tool(recovery=Recovery.KEYED, needs_approval=True)
     async def publish(ctx: ToolContext[None], body: str) -> str:
@@ -131,7 +132,7 @@ def test_bad_arguments_and_an_unknown_tool_go_back_to_the_model() -> None:
 
 def test_a_killed_executor_repeats_no_recorded_completion_and_runs_a_keyed_call_again() -> None:
     """KEYED: the new owner requests attempt 2 of the same step and key, and the downstream sees one effect."""
-    book = Book()
+    book = KeyedBook()
     hang = asyncio.Event()
 
     @tool(recovery=Recovery.KEYED)

@@ -20,7 +20,7 @@ from runfold.core.events import (
 )
 from runfold.core.state import Status
 from runfold.ports.inputs import InputRecord
-from runfold.testing.simulation.cluster import Book, Cluster
+from runfold.testing.simulation.cluster import Cluster
 from runfold.testing.simulation.faulty_log import FaultyLog
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import (
@@ -33,11 +33,12 @@ from tests.runtime.apps import (
     requests,
     rule_verdict,
 )
+from tests.runtime.book import KeyedBook
 
 
 def test_1_a_late_claim_leaves_the_partition_with_its_owner() -> None:
     """P0's claim lands behind P1's: P1's epoch is over at its next append, it claims again, and the run ends."""
-    book = Book()
+    book = KeyedBook()
 
     async def act(ctx: ToolContext[None]) -> str:
         return str(book.apply(ctx.idempotency_key, "done"))

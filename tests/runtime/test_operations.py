@@ -12,10 +12,11 @@ from runfold.codec import inputs as codec_inputs
 from runfold.core.events import Interrupted, RunCancelled, ToolCallRequested, VersionChanged
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.faulty_log import FaultyLog
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import last_settled, settled
+from tests.runtime.book import KeyedBook
 
 
 @tool(recovery=Recovery.KEYED, needs_approval=True)
@@ -276,7 +277,7 @@ def test_a_run_does_not_leave_memory_while_the_compactor_is_away() -> None:
 
 def test_a_clean_hand_over_drains_what_runs_and_repeats_nothing() -> None:
     """SIGTERM during a call: its outcome is appended by the old owner, the new one goes on."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         @tool(recovery=Recovery.MANUAL)
@@ -326,7 +327,7 @@ def test_a_malformed_input_goes_to_dead_and_the_one_behind_it_is_served() -> Non
 @pytest.mark.parametrize("nth", range(14))
 def test_an_append_that_fails_anywhere_changes_nothing_that_a_person_would_notice(nth: int, fate: str) -> None:
     """The n-th append of the process fails: every effect once, every recorded completion asked once."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         @tool(recovery=Recovery.MANUAL)

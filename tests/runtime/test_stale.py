@@ -10,14 +10,15 @@ from runfold.codec import log as log_codec
 from runfold.core.events import PartitionClaimed, ToolCallRequested
 from runfold.core.state import Status
 from runfold.testing import ScriptedModel
-from runfold.testing.simulation.cluster import TOPICS, Book, Cluster
+from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.faulty_log import FaultyLog
 from runfold.testing.simulation.loop import run_virtual
+from tests.runtime.book import KeyedBook
 
 
 def test_a_stale_append_does_not_execute_what_another_owner_may_have_done() -> None:
     """P0 dies in a KEYED and a LOOKUP call; P1's request of the KEYED one is stale: the other waits for its verdict."""
-    book = Book()
+    book = KeyedBook()
 
     async def main() -> None:
         @tool(recovery=Recovery.KEYED)

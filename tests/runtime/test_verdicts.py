@@ -10,7 +10,7 @@ from runfold import ABSENT, Indeterminate, Recovery, ToolContext
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import ToolReturned, WaitReason, Why
 from runfold.core.state import Status
-from runfold.testing.simulation.cluster import Book, Cluster
+from runfold.testing.simulation.cluster import Cluster
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import (
     after_a_crash,
@@ -22,6 +22,7 @@ from tests.runtime.apps import (
     rule_verdict,
     settled,
 )
+from tests.runtime.book import KeyedBook
 
 ERROR = {"absent": None, "indeterminate": "no answer"}
 
@@ -254,7 +255,7 @@ def test_a_lookup_call_that_stays_absent_is_an_error_for_the_model() -> None:
 
 def test_a_lookup_call_of_a_dead_owner_is_settled_by_the_reconciler() -> None:
     """Found: believed at once. The tool is called once."""
-    book = Book()
+    book = KeyedBook()
 
     async def act(ctx: ToolContext[None]) -> str:
         book.apply(ctx.idempotency_key, "T-1")

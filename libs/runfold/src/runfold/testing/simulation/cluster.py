@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -367,16 +366,3 @@ def _end_of(task: asyncio.Task[None]) -> BaseException:
     """Say why a process ended before it had started."""
     error = None if task.cancelled() else task.exception()
     return error or RuntimeError(f"{task.get_name()} ended before it had started")
-
-
-@dataclass
-class Book:
-    """What a downstream system knows: effects by key."""
-
-    effects: Counter[str] = field(default_factory=Counter)
-    results: dict[str, Any] = field(default_factory=dict)
-
-    def apply(self, key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON value
-        """Perform an effect; a key seen before changes nothing (KEYED downstreams)."""
-        self.effects[key] += 1
-        return self.results.setdefault(key, value)
