@@ -64,13 +64,14 @@ async def event(logged: LoggedEvent, payloads: Payloads) -> Json:
 
 def decision(event: Json) -> Json | None:
     """Give what a person decided in an event, as ``event`` shows it; None where nobody did."""
+    comment = event.get("comment")
     match event["type"]:
         case "tool_returned" if event["source"] == "operator":
             said, by = ("error" if event["is_error"] else "result"), event.get("resolved_by")
         case "resumed" if event.get("approved_by") or event.get("resumed_by"):
             said, by = event.get("decision") or "resumed", event.get("approved_by") or event.get("resumed_by")
         case "cancel_requested":
-            said, by = "cancelled", event["requested_by"]
+            said, by, comment = "cancelled", event["requested_by"], event["reason"]
         case _:
             return None
     return {
@@ -79,7 +80,7 @@ def decision(event: Json) -> Json | None:
         "step": event.get("step"),
         "decision": said,
         "by": by,
-        "comment": event.get("comment") or event.get("reason") if said == "cancelled" else event.get("comment"),
+        "comment": comment,
         "cause": event["cause"],
     }
 
