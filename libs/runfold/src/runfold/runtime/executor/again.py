@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runfold.core import drafts
-from runfold.core.events import Outcome, Recovery, Source, WaitReason, Why
+from runfold.core.events import Cause, Outcome, Recovery, Source, WaitReason, Why
 from runfold.core.payload import inline_json
 from runfold.core.policy import MAX_LOST_ATTEMPTS, key_may_be_forgotten
 from runfold.core.state import Call, ModelCall, Phase, State
@@ -22,11 +22,11 @@ _FORGOTTEN = (
 _LOST = f"the process was lost during {MAX_LOST_ATTEMPTS} attempts of step %d; look at why before it is tried again"
 
 
-def request(run: Run, batch: Batch, state: State, call: Call, why: Why) -> None:
+def request(run: Run, batch: Batch, state: State, call: Call, why: Why, cause: Cause | None = None) -> None:
     """Request the next attempt of a call, unless sending its key once more might have a second effect."""
     if call.arguments is None or call.recovery is None:
         return
-    stamp = batch.stamp()
+    stamp = batch.stamp(cause)
     # A first attempt that is requested again because it was stale has never been performed.
     may_have_happened = why is not Why.STALE or call.attempt > 1
     if call.recovery is Recovery.KEYED and may_have_happened and is_forgotten(run, call, call.timeout_ms):

@@ -319,10 +319,5 @@ def _absent(run: Run, batch: Batch, state: State, call: Call, cause: Cause) -> R
     elif not again.is_its_turn(run, call, call.absents):
         return Hold(again.SUSPECT_PAUSE_S * (1 + run.world.chance.jitter()))
     else:
-        recovery, first = call.recovery, drafts.first_requested_at(call, stamp, call.recovery)
-        batch.add(
-            drafts.tool_call(
-                state, stamp, call, Why.ABSENT, call.arguments, recovery, call.timeout_ms, first_requested_at=first
-            )
-        )
+        again.request(run, batch, state, call, Why.ABSENT, cause)
     return CAUSED
