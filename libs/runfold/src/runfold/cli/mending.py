@@ -90,6 +90,7 @@ def rebuild(
     async def body(settings: ClientSettings) -> None:
         from runfold.ports.store import StaleCompactor  # noqa: PLC0415 - heavy
         from runfold.runtime import rebuilding  # noqa: PLC0415 - heavy
+        from runfold.runtime.pen import OtherWriter  # noqa: PLC0415 - heavy
 
         chosen = _chosen(partition, settings)
         async with AsyncExitStack() as stack:
@@ -104,7 +105,7 @@ def rebuild(
                 for plan in plans:
                     await rebuilding.carry_out(world, plan)
                     _write(f"partition {plan.partition}: done, the compactor folds it again")
-            except (rebuilding.Refused, rebuilding.OtherWriter, StaleCompactor) as error:
+            except (rebuilding.Refused, OtherWriter, StaleCompactor) as error:
                 raise CommandError(str(error), FAILED) from error
 
     with_settings(ctx, body)

@@ -14,11 +14,9 @@ Until all of it is durable, the partition's row says that it is being rebuilt, a
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
-from runfold.codec import log as log_codec
 from runfold.codec.input_types import BadInput, StartInput
 from runfold.codec.inputs import kind_of, parse_input
 from runfold.codec.snapshots import CorruptSnapshot, decode_snapshot
@@ -30,7 +28,6 @@ from runfold.core.events import (
     InputSettled,
     Interrupted,
     LogRecordBody,
-    PartitionClaimed,
     RunCompleted,
     RunFailed,
     RunStarted,
@@ -47,11 +44,12 @@ from runfold.core.transitions import fold
 from runfold.ports.audit import AuditStore, Tables
 from runfold.ports.clock import Chance, Clock
 from runfold.ports.inputs import InputRecord, Inputs
-from runfold.ports.log import AppendFailed, Log, LogBounds, LogUnrecoverable, OnAck
+from runfold.ports.log import Log, LogBounds, LogUnrecoverable
 from runfold.ports.publisher import Publisher
 from runfold.ports.store import PartitionRow, RunRow
 from runfold.ports.topics import Topics
 from runfold.runtime.identity import REBUILDING, check_inputs, has_other_tail, inspect
+from runfold.runtime.pen import Pen
 from runfold.runtime.restore import Replay, nothing_stored
 
 _BATCH = 500
@@ -67,10 +65,6 @@ _BEGUN = (
 
 class Refused(Exception):
     """Nothing was changed; the message says why, and what to do."""
-
-
-class OtherWriter(Exception):
-    """Somebody else has written the log meanwhile: stop every executor, and run the command again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,70 +271,9 @@ async def _unknown_offsets(world: World, plan: Plan, topic: str) -> list[int]:
 # --- into the log -----------------------------------------------------------------------------------------------
 
 
-class _Pen:
-    """Writes to the log as its owner: every record right behind the one before, or somebody else is writing."""
-
-    def __init__(self, world: World, partition: int) -> None:
-        self._world = world
-        self._partition = partition
-        self._expected: int | None = None
-        self.epoch = -1
-
-    async def claim(self) -> None:
-        """Become the owner."""
-        world = self._world
-        claim = PartitionClaimed(
-            owner="runfold rebuild", revision="", nonce=world.chance.nonce(), at=world.clock.now_ms()
-        )
-        self.epoch = (await self._append([(None, claim)]))[0]
-        self._expected = self.epoch + 1
-
-    async def write(self, records: Sequence[tuple[str | None, LogRecordBody]]) -> None:
-        """Append records, and wait until they are durable.
-
-        Raises:
-            OtherWriter: They may be void.
-        """
-        for index in range(0, len(records), _BATCH):
-            offsets = await self._append(records[index : index + _BATCH])
-            first = self._expected or 0
-            if offsets != list(range(first, first + len(offsets))):
-                raise OtherWriter(
-                    f"somebody else writes log partition {self._partition}: stop every executor, and run this again"
-                )
-            self._expected = first + len(offsets)
-
-    async def _append(self, records: Sequence[tuple[str | None, LogRecordBody]]) -> list[int]:
-        loop = asyncio.get_running_loop()
-        waiting: list[asyncio.Future[int]] = []
-        for key, body in records:
-            future: asyncio.Future[int] = loop.create_future()
-            waiting.append(future)
-            head, value = log_codec.encode(body)
-            self._world.log.append(self._partition, key, head, value, _resolving(future))
-        return list(await asyncio.gather(*waiting))
-
-    @property
-    def stamp(self) -> drafts.Stamp:
-        """The facts of this moment."""
-        return drafts.Stamp(self.epoch, self._world.clock.now_ms())
-
-
-def _resolving(future: asyncio.Future[int]) -> OnAck:
-    def acknowledge(result: int | AppendFailed) -> None:
-        if future.done():
-            return
-        if isinstance(result, AppendFailed):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-    return acknowledge
-
-
 async def _mend(world: World, plan: Plan) -> None:
     """Write what is not known into the log."""
-    pen = _Pen(world, plan.partition)
+    pen = Pen(world.log, world.clock, world.chance, plan.partition)
     await pen.claim()
     known = {} if plan.replay is None else plan.replay.runs
     held: list[tuple[str | None, LogRecordBody]] = []
@@ -361,7 +294,7 @@ async def _mend(world: World, plan: Plan) -> None:
 
 
 async def _input_records(
-    world: World, plan: Plan, topic: str, pen: _Pen, made: set[str]
+    world: World, plan: Plan, topic: str, pen: Pen, made: set[str]
 ) -> AsyncIterator[list[tuple[str | None, LogRecordBody]]]:
     """Give the records of inputs whose fate is not known, a batch at a time."""
     offsets = await _unknown_offsets(world, plan, topic)
