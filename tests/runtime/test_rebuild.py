@@ -1,0 +1,301 @@
+"""``runfold verify`` finds what differs; ``runfold rebuild`` folds again, or mends a log that lost records."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from dataclasses import replace
+
+import pytest
+
+from runfold.adapters.memory.broker import Stored
+from runfold.adapters.memory.clock import LoopClock, SeededChance
+from runfold.adapters.memory.inputs import MemoryInputs
+from runfold.adapters.memory.log import MemoryLog
+from runfold.adapters.memory.publisher import MemoryPublisher
+from runfold.adapters.memory.store import MemoryStore
+from runfold.codec import inputs as codec_inputs
+from runfold.core.events import Settlement
+from runfold.core.state import Status
+from runfold.ports.log import AppendFailed, OnAck
+from runfold.runtime import rebuilding
+from runfold.runtime.verifying import verify
+from runfold.testing.simulation.cluster import TOPICS, Cluster
+from runfold.testing.simulation.loop import run_virtual
+from tests.runtime.apps import model_app, settled
+from tests.runtime.book import KeyedBook
+from tests.runtime.disasters import (
+    a_few_runs,
+    applied,
+    comparable,
+    folded,
+    gated_app,
+    refused,
+    wait_out_of_memory,
+)
+
+
+def world_of(cluster: Cluster) -> rebuilding.World:
+    """What `runfold rebuild` works on."""
+    return rebuilding.World(
+        log=MemoryLog(cluster.broker),
+        inputs=MemoryInputs(cluster.broker),
+        store=MemoryStore(cluster.database),
+        topics=TOPICS,
+        partitions=cluster.partitions,
+        publisher=MemoryPublisher(cluster.broker),
+        clock=LoopClock(),
+        chance=SeededChance(1),
+    )
+
+
+async def rebuild(cluster: Cluster, *, accept_loss: bool = False) -> rebuilding.Plan:
+    """Run `runfold rebuild` on partition 0."""
+    world = world_of(cluster)
+    plan = await rebuilding.examine(world, 0, accept_loss=accept_loss)
+    await rebuilding.carry_out(world, plan)
+    return plan
+
+
+async def verified(cluster: Cluster, run_id: str | None = None) -> list[str]:
+    """Run `runfold verify` on partition 0; gives the differences."""
+    log, store = MemoryLog(cluster.broker), MemoryStore(cluster.database)
+    return (await verify(0, log, store, lambda *_: None, run_id)).differences
+
+
+def test_verify_finds_what_differs_and_rebuild_mends_it() -> None:
+    """Each kind of damage in the tables is named with its run; after a rebuild every table is as before."""
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1, snapshot_every=3) as cluster:
+            process = await cluster.start_executor(gated_app())
+            for number in range(3):
+                await cluster.start(f"r{number}", "a")
+            await wait_out_of_memory(cluster, process, "r0", "r1", "r2")
+            await cluster.approve("r0", 2)
+            await cluster.ended("r0")
+            await folded(cluster)
+            before = comparable(cluster)
+            assert await verified(cluster) == []
+            database = cluster.database
+            database.runs["r0"] = replace(database.runs["r0"], step=99)
+            del database.runs["r1"]
+            del database.waits["r2:2"]
+            newest = max(database.snapshots["r2"])
+            row = database.snapshots["r2"][newest]
+            database.snapshots["r2"][newest] = replace(row, state=row.state[:-1] + b"!")
+            database.chunks["r0"].clear()
+            found = "\n".join(await verified(cluster))
+            assert "run r0: its step is 99" in found
+            assert "run r1: is in the log, and not in Postgres" in found
+            assert "run r2: lacks its wait r2:2" in found
+            assert "the snapshot of run 'r2'" in found
+            assert "the snapshot of run 'r0'" in found
+            assert all("r2" in line for line in await verified(cluster, "r2"))
+            await rebuild(cluster)
+            await cluster.until(lambda: applied(cluster) == 0)
+            await folded(cluster)
+            assert comparable(cluster) == before
+            assert await verified(cluster) == []
+            await cluster.approve("r1", 2)
+            await cluster.ended("r1")
+
+    run_virtual(main())
+
+
+def held(cluster: Cluster, *run_ids: str) -> bool:
+    """Whether all of these wait with an error."""
+    states = [cluster.state(run_id) for run_id in run_ids]
+    return all(state is not None and state.operational_wait() is not None for state in states)
+
+
+@pytest.mark.parametrize("how", ["truncated", "recreated"])
+def test_accepting_the_loss_of_records_repeats_no_effect(how: str) -> None:
+    """What may have gone on is held; what nobody knows of is neither done again nor lost in silence."""
+    book = KeyedBook()
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(gated_app(book))
+            await cluster.start("ended", "a")
+            await cluster.approve("ended", 2)
+            await cluster.waiting("ended", "awaiting_approval")
+            await cluster.approve("ended", 2)
+            await cluster.ended("ended")
+            await cluster.start("waits", "a")
+            await wait_out_of_memory(cluster, process, "waits")
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            await cluster.start("late", "a")
+            await cluster.waiting("late", "awaiting_approval")
+            await cluster.approve("late", 2)
+            await cluster.ended("late")
+            await folded(cluster)
+            effects = dict(book.effects)
+            assert effects == {"ended:3": 1, "late:3": 1}
+            await process.stop()
+            cluster.nodes[0].kill()
+            if how == "truncated":
+                cluster.broker.truncate(TOPICS.log, 0, end)
+            else:
+                cluster.broker.recreate(TOPICS.log)
+            await cluster.start("unheard", "a")
+            await cluster.approve("waits", 2)
+            with pytest.raises(rebuilding.Refused, match="--accept-loss"):
+                await rebuild(cluster)
+            plan = await rebuild(cluster, accept_loss=True)
+            assert plan.live == (["waits"] if how == "truncated" else [])
+            cluster.start_compactor()
+            await cluster.start_executor(gated_app(book))
+            await folded(cluster)
+            await asyncio.sleep(30)
+            await folded(cluster)
+            assert book.effects == effects
+            assert held(cluster, "waits", "unheard")
+            state = cluster.state("late")
+            assert state is not None
+            assert state.ended is Status.COMPLETED
+            assert await verified(cluster) == []
+            # The id is used, whatever else is known of it.
+            offset = await cluster.start("ended", "a")
+            assert (await settled(cluster, "ended", offset, TOPICS.requests)).outcome is Settlement.DUPLICATE
+            # A person knows that nothing was done: it begins.
+            await cluster.request("unheard", codec_inputs.encode_resume("unheard", "dana"))
+            await cluster.waiting("unheard", "awaiting_approval")
+            await cluster.until(lambda: all(position_is_settled(cluster, topic) for topic in TOPICS.inputs))
+
+    run_virtual(main())
+
+
+def position_is_settled(cluster: Cluster, topic: str) -> bool:
+    """Whether every input of a topic has its record."""
+    return cluster.database.partitions[0].positions.of(topic).next == cluster.broker.bounds(topic, 0)[1]
+
+
+def test_the_log_of_another_installation_is_not_mended() -> None:
+    """Pointed at somebody else's topics, the command refuses, whatever was accepted: nothing is written."""
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 3)
+            cluster.database.runs.clear()
+            row = cluster.database.partitions[0]
+            cluster.database.partitions[0] = replace(row, cluster_id="ours", version=row.version)
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            with pytest.raises(rebuilding.Refused, match="belongs to another installation"):
+                await rebuild(cluster, accept_loss=True)
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] == end
+
+    run_virtual(main())
+
+
+def test_a_log_without_its_beginning_is_mended_from_what_postgres_knows() -> None:
+    """Runs that began in what was deleted keep their ids and ends; those behind it are not touched."""
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 2)
+            cut = cluster.broker.bounds(TOPICS.log, 0)[1]
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r9", "a")
+            await wait_out_of_memory(cluster, process, "r9")
+            await folded(cluster)
+            await process.stop()
+            cluster.nodes[0].kill()
+            cluster.broker.delete_before(TOPICS.log, 0, cut)
+            row = cluster.database.partitions[0]
+            cluster.database.partitions[0] = replace(row, replay_from=cut - 2)
+            with pytest.raises(rebuilding.Refused, match="2 of them were deleted"):
+                await rebuild(cluster)
+            plan = await rebuild(cluster, accept_loss=True)
+            assert (plan.live, plan.stray) == ([], ["r0", "r1"])
+            cluster.start_compactor()
+            await cluster.start_executor(gated_app())
+            await folded(cluster)
+            assert cluster.database.runs["r0"].status is Status.COMPLETED
+            await cluster.approve("r9", 2)
+            await cluster.until(lambda: cluster.database.runs["r9"].status is Status.COMPLETED)
+
+    run_virtual(main())
+
+
+def test_an_input_topic_that_was_made_again_is_mended_without_skipping_an_input() -> None:
+    """The offsets that were settled are used up; what stood there already is sent once more, and has one effect."""
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 3)
+            cluster.broker.recreate(TOPICS.requests)
+            await cluster.start("early", "a")
+            with pytest.raises(rebuilding.Refused, match="deleted and made again"):
+                await rebuild(cluster)
+            plan = await rebuild(cluster, accept_loss=True)
+            assert plan.refill == {TOPICS.requests: 3}
+            cluster.nodes[0].kill()
+            cluster.start_compactor()
+            await cluster.start_executor(model_app("done"))
+            await cluster.start("later", "a")
+            for run_id in ("early", "later"):
+                assert (await cluster.ended(run_id)).ended is Status.COMPLETED
+
+    run_virtual(main())
+
+
+def test_a_rebuild_that_was_broken_off_holds_up_everybody_until_it_is_done() -> None:
+    """Services refuse the partition and say why; running it again finishes it."""
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            await a_few_runs(cluster, 2)
+            cluster.nodes[0].kill()
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            cluster.broker.truncate(TOPICS.log, 0, end - 2)
+            world = world_of(cluster)
+            plan = await rebuilding.examine(world, 0, accept_loss=True)
+            broken = replace(world, publisher=world.publisher, log=Broken(cluster.broker))
+            with pytest.raises(AppendFailed):
+                await rebuilding.carry_out(broken, plan)
+            assert "is being rebuilt" in await refused(cluster, model_app("done"))
+            await rebuild(cluster, accept_loss=True)
+            cluster.start_compactor()
+            await cluster.start_executor(model_app("done"))
+            await cluster.start("r9", "a")
+            await cluster.ended("r9")
+
+    run_virtual(main())
+
+
+class Broken(MemoryLog):
+    """A log in which the first record lands, and nothing after it."""
+
+    landed = 0
+
+    def _land(self, partition: int, record: Stored, on_ack: OnAck) -> None:
+        self.landed += 1
+        if self.landed == 1:
+            super()._land(partition, record, on_ack)
+        else:
+            self._acknowledge(partition, on_ack, AppendFailed("broken off"))
+
+
+def test_a_row_older_than_its_runs_settles_no_input_twice() -> None:
+    """Only some tables were restored: what newer snapshots cover has settled its inputs all the same."""
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(gated_app())
+            await cluster.start("r1", "a")
+            await wait_out_of_memory(cluster, process, "r1")
+            row = copy.deepcopy(cluster.database.partitions[0])
+            await cluster.approve("r1", 2)
+            await cluster.ended("r1")
+            await folded(cluster)
+            cluster.nodes[0].kill()
+            await process.stop()
+            cluster.database.partitions[0] = row
+            end = cluster.broker.bounds(TOPICS.log, 0)[1]
+            process = await cluster.start_executor(gated_app())
+            await cluster.until(lambda: process.executor.ready)
+            await asyncio.sleep(10)
+            assert cluster.broker.bounds(TOPICS.log, 0)[1] == end + 1
+
+    run_virtual(main())
