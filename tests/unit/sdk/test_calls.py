@@ -194,6 +194,31 @@ async def test_no_new_attempt_starts_before_the_thread_of_the_earlier_has_return
         assert attempts == [1, 7, 3]
 
 
+async def test_what_a_manual_call_did_after_its_time_out_is_not_done_again() -> None:
+    """A person may say "absent" while the thread is still on its way: the mail must not go out twice."""
+    release = threading.Event()
+    sent: list[int] = []
+
+    @tool(recovery=Recovery.MANUAL)
+    def send(ctx: ToolContext[Deps]) -> str:
+        release.wait()
+        sent.append(ctx.attempt)
+        if len(sent) > 1:
+            raise OSError("the connection broke")
+        return "sent"
+
+    async with running(send) as agent:
+        first = await agent.execute(invocation("send", timeout_s=0.05))
+        assert isinstance(first, Unknown)
+        second = asyncio.create_task(agent.execute(invocation("send", attempt=2)))
+        release.set()
+        assert await second == Returned(Outcome.SUCCESS, b'"sent"')
+        assert sent == [1]
+        # It is told once: what somebody asks for afterwards is done.
+        assert isinstance(await agent.execute(invocation("send", attempt=3)), Unknown)
+        assert sent == [1, 3]
+
+
 async def test_absent_is_not_believed_while_a_thread_of_the_call_still_runs() -> None:
     """What is absent now may happen the next moment; found is found."""
     release = threading.Event()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -45,8 +45,9 @@ class Calls:
     async def execute(self, tool: AnyTool, call: Invocation) -> Returned | Unknown | NotStarted:
         """Run a tool; see ``RunningAgent.execute``.
 
-        A sync tool's earlier thread of the same key is waited for first, within the time-out. What it did after the
-        last lookup is then looked up again: somebody else may have said "absent" while it was still running.
+        A sync tool's earlier thread of the same key is waited for first, within the time-out. What it did is then
+        looked up again, or taken for what this execution did, where neither key nor table stands in the way of a second
+        effect: somebody may have said "absent" while it was still running.
         """
         recovery = call.recovery or tool.recovery
         scope = asyncio.timeout(call.timeout_s)
@@ -54,10 +55,9 @@ class Calls:
             arguments = restored(tool, call.arguments)
             async with scope:
                 await self._threads.returned(call.idempotency_key)
-                if recovery is Recovery.LOOKUP and self._threads.has_outlived(call.idempotency_key):
-                    answer = await self.look_up(tool, call)
-                    if not isinstance(answer, NotThere):
-                        return answer
+                earlier = await self._earlier(tool, call, recovery)
+                if earlier is not None:
+                    return earlier
                 if recovery is Recovery.TRANSACTIONAL:
                     return await self._kept.in_transaction(call, partial(self._told, tool, call, arguments))
                 if call.dedupe:
@@ -68,17 +68,31 @@ class Calls:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - nobody knows what happened
             return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
 
+    async def _earlier(self, tool: AnyTool, call: Invocation, recovery: Recovery) -> Returned | Unknown | None:
+        """Say what an earlier thread of the call did behind its time-out; None: nothing that stands in the way."""
+        key = call.idempotency_key
+        if recovery is Recovery.LOOKUP and self._threads.has_outlived(key):
+            answer = await self.look_up(tool, call)
+            return None if isinstance(answer, NotThere) else answer
+        late = self._threads.take_late(key) if recovery is Recovery.MANUAL or call.dedupe else None
+        return None if late is None else await self._taken(tool, asyncio.wrap_future(late))
+
     async def _told(
         self, tool: AnyTool, call: Invocation, arguments: dict[str, Any], connection: object = None
     ) -> Returned:
-        """Call the tool and take what it says; whatever else it raises is raised: nobody knows what that means."""
+        """Call the tool and take what it says."""
+        answer = self._call(tool.function, tool.shape, call, arguments, call.idempotency_key, connection)
+        return await self._taken(tool, answer, is_undone=connection is not None)
+
+    async def _taken(self, tool: AnyTool, answer: Awaitable[Any], *, is_undone: bool = False) -> Returned:
+        """Take what a tool says; whatever else it raises is raised: nobody knows what that means."""
         try:
-            value = await self._call(tool.function, tool.shape, call, arguments, call.idempotency_key, connection)
+            value = await answer
         except ModelRetry as told:
             return Returned(Outcome.RETRIED, canonical_json(told.message))
         except ToolFailed as told:
             return Returned(Outcome.FAILED, canonical_json(told.message))
-        return recorded(tool.name, tool.encoder, value, is_undone=connection is not None)
+        return recorded(tool.name, tool.encoder, value, is_undone=is_undone)
 
     async def look_up(self, tool: AnyTool, call: Invocation) -> Returned | NotThere | Unknown:
         """Ask a tool's lookup; see ``RunningAgent.look_up``.

@@ -31,7 +31,7 @@ class Threads:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: dict[str, Future[Any]] = {}
-        self._outlived: set[str] = set()
+        self._outlived: dict[str, Future[Any]] = {}
 
     def is_running(self, key: str) -> bool:
         """Whether a thread of this key has not returned yet."""
@@ -43,10 +43,14 @@ class Threads:
 
     def looked_at(self, key: str) -> None:
         """Take note that somebody looked, after the last thread of this key had returned."""
-        self._outlived.discard(key)
+        self._outlived.pop(key, None)
+
+    def take_late(self, key: str) -> Future[Any] | None:
+        """Give, once, the thread of this key that outlived its wait; it has returned if ``returned`` was awaited."""
+        return self._outlived.pop(key, None)
 
     async def returned(self, key: str) -> None:
-        """Wait until no thread of this key runs; what it returned or raised is dropped."""
+        """Wait until no thread of this key runs; ``take_late`` tells what it returned or raised."""
         while (earlier := self._running.get(key)) is not None:
             waiter = asyncio.wrap_future(earlier)
             try:
@@ -74,7 +78,7 @@ class Threads:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             if key is not None:
-                self._outlived.add(key)
+                self._outlived[key] = future
             raise
 
     def _forget(self, key: str, future: Future[Any]) -> None:
