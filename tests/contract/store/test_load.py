@@ -2,7 +2,7 @@
 
 from runfold.core.events import WaitReason
 from runfold.core.state import Status
-from runfold.ports.store import Mark
+from runfold.ports.store import Watermark
 from tests.contract.store import rows
 from tests.contract.store.conftest import AnyStore
 
@@ -71,17 +71,17 @@ async def test_a_run_without_a_snapshot_can_be_loaded_by_id(store: AnyStore) -> 
 
 async def test_covered_means_a_snapshot_at_exactly_that_event(store: AnyStore) -> None:
     await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot(), rows.snapshot("other", seq=2)]))
-    mark = Mark("cluster", "topic", 10)
-    assert await store.covered_marked(3, {"run": 5, "other": 3, "nobody": 1}) == (mark, {"run"})
-    assert await store.covered_marked(4, {}) == (None, set())
+    watermark = Watermark("cluster", "topic", 10)
+    assert await store.covered_as_of(3, {"run": 5, "other": 3, "nobody": 1}) == (watermark, {"run"})
+    assert await store.covered_as_of(4, {}) == (None, set())
 
 
-async def test_a_marked_answer_says_how_far_its_partition_was_folded(store: AnyStore) -> None:
+async def test_a_watermark_says_how_far_its_partition_was_folded(store: AnyStore) -> None:
     """So that what a restored database does not know is not taken for what does not exist."""
-    assert await store.load_runs_marked(3, ["run"]) == (None, {})
+    assert await store.load_runs_as_of(3, ["run"]) == (None, {})
     row = await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot()]))
-    mark, found = await store.load_runs_marked(3, ["run", "nobody"])
-    assert mark == row.mark == Mark("cluster", "topic", 10)
+    watermark, found = await store.load_runs_as_of(3, ["run", "nobody"])
+    assert watermark == row.watermark == Watermark("cluster", "topic", 10)
     assert found == await store.load_runs(["run"])
 
 

@@ -148,8 +148,8 @@ async def test_a_group_compacts_every_partition_and_goes_on_after_a_restart(
             if found.status is Status.RUNNING:
                 assert replay.runs[run.state.run_id].state == run.state
             else:
-                mark, covered = await store.covered_marked(partition, {run.state.run_id: run.state.seq})
-                assert (mark, covered) == (row.mark, {run.state.run_id})
+                watermark, covered = await store.covered_as_of(partition, {run.state.run_id: run.state.seq})
+                assert (watermark, covered) == (row.watermark, {run.state.run_id})
         inputs = KafkaInputs(KafkaConfig.load(kafka_bootstrap, None), topics)
         dead = await inputs.fetch(topics.dead, 0, 0)
         await inputs.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from runfold.core.positions import Positions
-from runfold.ports.store import Mark, PartitionRow
+from runfold.ports.store import PartitionRow, Watermark
 from runfold.runtime.executor.horizon import Horizon, StoreBehind
 
 
@@ -14,36 +14,36 @@ def row(applied: int) -> PartitionRow:
     return PartitionRow(3, 1, "cluster", "topic", applied, 0, 0, 0, Positions())
 
 
-def mark(applied: int, cluster: str = "cluster", topic: str = "topic") -> Mark:
+def watermark(applied: int, cluster: str = "cluster", topic: str = "topic") -> Watermark:
     """Say where the row stood at an answer."""
-    return Mark(cluster, topic, applied)
+    return Watermark(cluster, topic, applied)
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (mark(9), "has 9 records applied, and had 10 before: it was restored from an older backup"),
+        (watermark(9), "has 9 records applied, and had 10 before: it was restored from an older backup"),
         (None, "is gone: it had 10 records applied"),
-        (mark(10, cluster="other"), "is about cluster other"),
-        (mark(10, topic="other"), "topic other"),
+        (watermark(10, cluster="other"), "is about cluster other"),
+        (watermark(10, topic="other"), "topic other"),
     ],
 )
-def test_an_answer_from_before_what_was_seen_is_not_believed(answer: Mark | None, why: str) -> None:
+def test_an_answer_from_before_what_was_seen_is_not_believed(answer: Watermark | None, why: str) -> None:
     """And changes nothing: the next one that has come as far is believed."""
     horizon = Horizon(3)
     horizon.begin(row(10))
     with pytest.raises(StoreBehind, match=why):
         horizon.believe(answer, horizon.seen)
-    horizon.believe(mark(10), horizon.seen)
+    horizon.believe(watermark(10), horizon.seen)
 
 
 def test_every_answer_raises_what_later_ones_must_have_seen() -> None:
     """What left memory did so because of the farthest answer, not of the take-over."""
     horizon = Horizon(3)
     horizon.begin(row(10))
-    horizon.believe(mark(12), horizon.seen)
+    horizon.believe(watermark(12), horizon.seen)
     with pytest.raises(StoreBehind):
-        horizon.believe(mark(11), horizon.seen)
+        horizon.believe(watermark(11), horizon.seen)
 
 
 def test_an_answer_that_was_overtaken_by_a_later_one_is_no_older_backup() -> None:
@@ -51,11 +51,11 @@ def test_an_answer_that_was_overtaken_by_a_later_one_is_no_older_backup() -> Non
     horizon = Horizon(3)
     horizon.begin(row(10))
     asked = horizon.seen
-    horizon.believe(mark(12), asked)
-    horizon.believe(mark(11), asked)
-    assert horizon.seen == mark(12)
+    horizon.believe(watermark(12), asked)
+    horizon.believe(watermark(11), asked)
+    assert horizon.seen == watermark(12)
     with pytest.raises(StoreBehind, match="has 9 records applied, and had 10 before"):
-        horizon.believe(mark(9), asked)
+        horizon.believe(watermark(9), asked)
 
 
 def test_a_take_over_from_an_older_row_relies_on_nothing_newer() -> None:
@@ -63,7 +63,7 @@ def test_a_take_over_from_an_older_row_relies_on_nothing_newer() -> None:
     horizon = Horizon(3)
     horizon.begin(row(10))
     horizon.begin(row(4))
-    horizon.believe(mark(4), horizon.seen)
+    horizon.believe(watermark(4), horizon.seen)
 
 
 def test_where_nothing_was_stored_nothing_is_missed() -> None:
@@ -71,7 +71,7 @@ def test_where_nothing_was_stored_nothing_is_missed() -> None:
     horizon = Horizon(3)
     horizon.begin(None)
     horizon.believe(None, horizon.seen)
-    horizon.believe(mark(0), horizon.seen)
-    horizon.believe(mark(5), horizon.seen)
+    horizon.believe(watermark(0), horizon.seen)
+    horizon.believe(watermark(5), horizon.seen)
     with pytest.raises(StoreBehind):
         horizon.believe(None, horizon.seen)

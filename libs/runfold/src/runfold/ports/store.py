@@ -17,7 +17,6 @@ __all__ = [
     "Commit",
     "CompactorStore",
     "DueCall",
-    "Mark",
     "OpenCallRow",
     "PartitionRow",
     "Queries",
@@ -29,6 +28,7 @@ __all__ = [
     "StoreUnavailable",
     "StoredRun",
     "WaitRow",
+    "Watermark",
 ]
 
 
@@ -41,11 +41,11 @@ class StaleCompactor(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Watermark:
     """Where a partition's row stood at the moment of an answer: which log it is about, and how far it was folded.
 
-    A database that was restored from a backup answers with a mark below one that was seen before: what it says of runs
-    is older than what its reader relies on.
+    A database that was restored from a backup answers with a watermark below one that was seen before: what it says of
+    runs is older than what its reader relies on.
     """
 
     cluster_id: str
@@ -83,9 +83,9 @@ class PartitionRow:
     input_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def mark(self) -> Mark:
+    def watermark(self) -> Watermark:
         """What answers of this moment may be believed for."""
-        return Mark(self.cluster_id, self.topic_id, self.applied)
+        return Watermark(self.cluster_id, self.topic_id, self.applied)
 
     @classmethod
     def empty(cls, partition: int, cluster_id: str, topic_id: str) -> Self:
@@ -252,16 +252,16 @@ class Snapshots(Protocol):
         """Read runs by id, whatever their status; ids that do not exist are absent from the answer."""
         ...
 
-    async def load_runs_marked(
+    async def load_runs_as_of(
         self, partition: int, run_ids: Sequence[str]
-    ) -> tuple[Mark | None, dict[str, StoredRun]]:
-        """As ``load_runs``, with the mark of the same moment; None where the partition has no row."""
+    ) -> tuple[Watermark | None, dict[str, StoredRun]]:
+        """As ``load_runs``, with the watermark of the same moment; None where the partition has no row."""
         ...
 
-    async def covered_marked(self, partition: int, seqs: Mapping[str, int]) -> tuple[Mark | None, set[str]]:
-        """Of these runs (run_id -> seq of its last event), those with a snapshot at exactly that event; and the mark.
+    async def covered_as_of(self, partition: int, seqs: Mapping[str, int]) -> tuple[Watermark | None, set[str]]:
+        """Of these runs (run_id -> seq of its last event), those with a snapshot at exactly that event.
 
-        The mark is of the same moment.
+        And the watermark of the same moment, as ``load_runs_as_of``.
         """
         ...
 

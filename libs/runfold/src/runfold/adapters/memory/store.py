@@ -20,7 +20,6 @@ from runfold.ports.store import (
     ChunkRow,
     Commit,
     DueCall,
-    Mark,
     OpenCallRow,
     PartitionRow,
     RunRow,
@@ -29,6 +28,7 @@ from runfold.ports.store import (
     StoredRun,
     StoreUnavailable,
     WaitRow,
+    Watermark,
 )
 
 KEPT_SNAPSHOTS = 2
@@ -102,27 +102,27 @@ class MemoryStore:
         database = self._reach()
         return {run_id for run_id, seq in seqs.items() if seq in database.snapshots.get(run_id, {})}
 
-    async def load_runs_marked(
+    async def load_runs_as_of(
         self, partition: int, run_ids: Sequence[str]
-    ) -> tuple[Mark | None, dict[str, StoredRun]]:
+    ) -> tuple[Watermark | None, dict[str, StoredRun]]:
         """See ``ports.store.Snapshots``."""
-        # Through the methods that a test may slow down or let fail; the mark first: an older one is no danger.
-        mark = self._mark(partition)
-        return mark, await self.load_runs(run_ids)
+        # Through the methods that a test may slow down or let fail; the watermark first: an older one is no danger.
+        watermark = self._watermark(partition)
+        return watermark, await self.load_runs(run_ids)
 
-    async def covered_marked(self, partition: int, seqs: Mapping[str, int]) -> tuple[Mark | None, set[str]]:
+    async def covered_as_of(self, partition: int, seqs: Mapping[str, int]) -> tuple[Watermark | None, set[str]]:
         """See ``ports.store.Snapshots``."""
-        mark = self._mark(partition)
-        return mark, await self.covered(seqs)
+        watermark = self._watermark(partition)
+        return watermark, await self.covered(seqs)
 
     async def runs_from(self, partition: int, offset: int, limit: int) -> list[str]:
         """See ``ports.store.Snapshots``."""
         found = [r for r in self._reach().runs.values() if r.partition == partition and r.last_offset >= offset]
         return [run.run_id for run in sorted(found, key=lambda run: run.last_offset)][:limit]
 
-    def _mark(self, partition: int) -> Mark | None:
+    def _watermark(self, partition: int) -> Watermark | None:
         row = self._reach().partitions.get(partition)
-        return None if row is None else row.mark
+        return None if row is None else row.watermark
 
     # --- CompactorStore -----------------------------------------------------------------------------------------
 

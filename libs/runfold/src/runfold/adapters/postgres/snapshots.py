@@ -9,7 +9,7 @@ from psycopg.rows import DictRow
 
 from runfold.adapters.postgres.database import Connection, Database
 from runfold.adapters.postgres.rows import read_chunk, read_partition, read_snapshot
-from runfold.ports.store import ChunkRow, Mark, PartitionRow, SnapshotRow, StoredRun
+from runfold.ports.store import ChunkRow, PartitionRow, SnapshotRow, StoredRun, Watermark
 
 READ_ONLY = "set transaction isolation level repeatable read, read only"
 
@@ -43,24 +43,24 @@ class SnapshotReader:
             runs = await self._complete(connection, found)
         return {run.run_id: run for run in runs}
 
-    async def load_runs_marked(
+    async def load_runs_as_of(
         self, partition: int, run_ids: Sequence[str]
-    ) -> tuple[Mark | None, dict[str, StoredRun]]:
+    ) -> tuple[Watermark | None, dict[str, StoredRun]]:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(READ_ONLY)
-            mark = await self._mark(connection, partition)
+            watermark = await self._watermark(connection, partition)
             found = await self._database.fetch(connection, "stored_by_id", run_ids=list(run_ids))
             runs = await self._complete(connection, found)
-        return mark, {run.run_id: run for run in runs}
+        return watermark, {run.run_id: run for run in runs}
 
-    async def covered_marked(self, partition: int, seqs: Mapping[str, int]) -> tuple[Mark | None, set[str]]:
+    async def covered_as_of(self, partition: int, seqs: Mapping[str, int]) -> tuple[Watermark | None, set[str]]:
         """See ``ports.store.Snapshots``."""
         async with self._database.connection() as connection, connection.transaction():
             await connection.execute(READ_ONLY)
-            mark = await self._mark(connection, partition)
+            watermark = await self._watermark(connection, partition)
             rows = await self._database.fetch(connection, "covered", run_ids=list(seqs), seqs=list(seqs.values()))
-        return mark, {row["run_id"] for row in rows}
+        return watermark, {row["run_id"] for row in rows}
 
     async def partition(self, partition: int) -> PartitionRow | None:
         """See ``ports.store.Snapshots``."""
@@ -75,9 +75,9 @@ class SnapshotReader:
             rows = await self._database.fetch(connection, "runs_from", **names)
         return [row["run_id"] for row in rows]
 
-    async def _mark(self, connection: Connection, partition: int) -> Mark | None:
-        rows = await self._database.fetch(connection, "partition_mark", partition=partition)
-        return Mark(**rows[0]) if rows else None
+    async def _watermark(self, connection: Connection, partition: int) -> Watermark | None:
+        rows = await self._database.fetch(connection, "partition_watermark", partition=partition)
+        return Watermark(**rows[0]) if rows else None
 
     async def _complete(self, connection: Connection, runs: list[DictRow]) -> list[StoredRun]:
         """Add snapshots and chunks to rows of ``runs``."""

@@ -86,8 +86,8 @@ class Drivers:
             return
         horizon = self._tenure.horizon
         asked = horizon.seen
-        mark, covered = await self._tenure.world.store.covered_marked(self._tenure.partition, resting)
-        horizon.believe(mark, asked)
+        watermark, covered = await self._tenure.world.store.covered_as_of(self._tenure.partition, resting)
+        horizon.believe(watermark, asked)
         for run_id in covered:
             driver, _ = self._drivers[run_id]
             # It may have been told something while Postgres was asked.

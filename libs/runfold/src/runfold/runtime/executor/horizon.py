@@ -11,7 +11,7 @@ there, everything that was covered is covered again.
 
 from __future__ import annotations
 
-from runfold.ports.store import Mark, PartitionRow, StoreUnavailable
+from runfold.ports.store import PartitionRow, StoreUnavailable, Watermark
 
 
 class StoreBehind(StoreUnavailable):
@@ -19,7 +19,7 @@ class StoreBehind(StoreUnavailable):
 
 
 class Horizon:
-    """The farthest mark that one tenure has seen.
+    """The farthest watermark that one tenure has seen.
 
     Args:
         partition: Its number.
@@ -30,17 +30,17 @@ class Horizon:
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
-        self.seen: Mark | None = None
+        self.seen: Watermark | None = None
 
     def begin(self, row: PartitionRow | None) -> None:
         """Take the row that was taken over from: whatever it says was folded on from there."""
-        self.seen = None if row is None else row.mark
+        self.seen = None if row is None else row.watermark
 
-    def believe(self, mark: Mark | None, asked: Mark | None) -> None:
-        """Take note of an answer's mark.
+    def believe(self, watermark: Watermark | None, asked: Watermark | None) -> None:
+        """Take note of an answer's watermark.
 
         Args:
-            mark: Where the row stood at the answer.
+            watermark: Where the row stood at the answer.
             asked: What ``seen`` was when the question was asked.
 
         Raises:
@@ -48,25 +48,25 @@ class Horizon:
         """
         seen = self.seen
         where = f"Postgres' row of partition {self.partition}"
-        if mark is None:
+        if watermark is None:
             if asked is not None and asked.applied > 0:
                 raise StoreBehind(f"{where} is gone: it had {asked.applied} records applied; {_WAIT}")
             return
         if seen is None:
-            self.seen = mark
+            self.seen = watermark
             return
-        if (mark.cluster_id, mark.topic_id) != (seen.cluster_id, seen.topic_id):
+        if (watermark.cluster_id, watermark.topic_id) != (seen.cluster_id, seen.topic_id):
             raise StoreBehind(
-                f"{where} is about cluster {mark.cluster_id}, topic {mark.topic_id}; it was about cluster "
+                f"{where} is about cluster {watermark.cluster_id}, topic {watermark.topic_id}; it was about cluster "
                 f"{seen.cluster_id}, topic {seen.topic_id}: restore the backup that belongs to this log"
             )
-        if asked is not None and mark.applied < asked.applied:
+        if asked is not None and watermark.applied < asked.applied:
             raise StoreBehind(
-                f"{where} has {mark.applied} records applied, and had {asked.applied} before: it was restored from an "
-                f"older backup; {_WAIT}"
+                f"{where} has {watermark.applied} records applied, and had {asked.applied} before: it was restored "
+                f"from an older backup; {_WAIT}"
             )
-        if mark.applied > seen.applied:
-            self.seen = mark
+        if watermark.applied > seen.applied:
+            self.seen = watermark
 
 
 _WAIT = "inputs of runs that are not in memory wait until the compactor has folded them again"

@@ -81,8 +81,8 @@ class RunLoader:
             if not run_ids:
                 return {}
             asked = horizon.seen
-            mark, runs = await self._store.load_runs_marked(horizon.partition, run_ids)
-            horizon.believe(mark, asked)
+            watermark, runs = await self._store.load_runs_as_of(horizon.partition, run_ids)
+            horizon.believe(watermark, asked)
             return runs
 
         return await persist(ask, StoreUnavailable, self._chance, tell)
