@@ -21,6 +21,8 @@ from runfold.core.payload import Inline
 from runfold.core.state import Status
 from runfold.testing.simulation import checkers as simulation
 from runfold.testing.simulation.book import Book
+from runfold.testing.simulation.ending import Checker as EndingChecker
+from runfold.testing.simulation.ending import Ending
 from tests.crowd.aftermath import Aftermath, Logged
 from tests.crowd.names import COLLECTIONS, KEYLESS, REPEATABLE
 from tests.crowd.script import output_of
@@ -175,7 +177,7 @@ CHECKERS: Final[tuple[Checker, ...]] = (
     every_run_completes,
     valid_events_are_numbered_without_a_hole,
 )
-SHARED: Final[tuple[simulation.Checker, ...]] = (
+SHARED: Final[tuple[EndingChecker, ...]] = (
     simulation.every_input_leaves_one_record,
     simulation.tables_reach_the_end_of_the_log,
     simulation.stored_positions_are_those_of_the_log,
@@ -206,10 +208,10 @@ def judge(aftermath: Aftermath, sleeps: Collection[Sleep] = ()) -> Judged:
     return Judged(problems, sum(was_sent_on_waking(asked, recorded_ms, sleeps) for asked, recorded_ms in late))
 
 
-def _ending(aftermath: Aftermath) -> simulation.Ending:
+def _ending(aftermath: Aftermath) -> Ending:
     """Give log and tables in the form that the simulation's checkers look at."""
     partitions = aftermath.log.partitions
-    return simulation.Ending(
+    return Ending(
         partitions=partitions,
         log_ends=[history.end for history in partitions],
         inputs=aftermath.inputs,

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from runfold.testing.simulation.checkers import Checker
+from runfold.testing.simulation.ending import Checker
 from tests.mutations.stage import Stage
 
 FENCED = "an effect is preceded by its durable request"

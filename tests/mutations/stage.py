@@ -18,14 +18,14 @@ from pydantic_ai.models.function import AgentInfo
 from runfold import ABSENT, Absent, Agent, App, Recovery, ToolContext, tool
 from runfold.adapters.memory.inputs import MemoryInputReader, MemoryInputs
 from runfold.adapters.memory.membership import MemoryMembership
-from runfold.adapters.memory.store import MemoryStore
 from runfold.codec import inputs as codec_inputs
 from runfold.codec import log as log_codec
 from runfold.core.events import LogRecordBody, ModelCallRequested, PartitionClaimed, RunEvent, ToolCallRequested
 from runfold.testing import ScriptedModel
 from runfold.testing.simulation.book import Book
-from runfold.testing.simulation.checkers import Ending, check
+from runfold.testing.simulation.checkers import check
 from runfold.testing.simulation.cluster import TOPICS, Cluster, ExecutorNode, MemberNode, Node
+from runfold.testing.simulation.ending import Ending
 from runfold.testing.simulation.faulty_log import FaultyLog
 from runfold.testing.simulation.history import History
 from runfold.testing.simulation.loop import Condition, run_virtual
@@ -206,32 +206,15 @@ class Stage:
 
     async def ending(self, unhandled: list[str]) -> Ending:
         """Everything that the checkers look at."""
-        broker, history, partitions = self.cluster.broker, self.history, range(self.cluster.partitions)
-        seen = {act.run_id for act in self.book.calls} | {asked.run_id for asked in self.book.questions}
         living = [node for node in self.cluster.nodes if node.process.condition is Condition.RUNNING]
-        executors = [node for node in living if isinstance(node, ExecutorNode) and not node.task.done()]
-        return Ending(
-            partitions=history.partitions(),
-            log_ends=[broker.bounds(TOPICS.log, partition)[1] for partition in partitions],
-            inputs=[
-                (topic, partition, offset)
-                for topic in TOPICS.inputs
-                for partition in partitions
-                for offset in range(broker.bounds(topic, partition)[1])
-            ],
+        return await Ending.of(
+            self.cluster,
+            self.history,
+            self.book,
             started=self.runs,
-            home={run_id: history.of(run_id).partition for run_id in {*self.runs, *seen}},
-            database=self.cluster.database,
-            stored=await MemoryStore(self.cluster.database).load_runs(list(self.cluster.database.runs)),
-            downstream=self.book.close(),
-            in_memory={node.process.name: node.executor.runs_in_memory for node in executors},
+            executors=[node for node in living if isinstance(node, ExecutorNode) and not node.task.done()],
             unstopped=[task.get_name() for task in self.stopping if not task.done()],
-            unhandled=list(unhandled),
-            topics={
-                topic: [broker.slice(topic, number, *broker.bounds(topic, number)) for number in partitions]
-                for topic in TOPICS.all
-                if topic != TOPICS.log
-            },
+            unhandled=unhandled,
         )
 
 

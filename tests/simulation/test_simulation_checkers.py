@@ -28,7 +28,7 @@ from runfold.core.events import (
 from runfold.core.payload import Inline
 from runfold.core.state import Call, Phase, State, Wait
 from runfold.testing.simulation import checkers, outside
-from runfold.testing.simulation.checkers import Checker, Ending
+from runfold.testing.simulation.ending import Checker, Ending
 from runfold.testing.simulation.history import PartitionHistory
 from tests.simulation.scenario import run_seed
 

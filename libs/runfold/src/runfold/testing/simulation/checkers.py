@@ -7,12 +7,9 @@ it knows nothing of faults.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
-from runfold.adapters.memory.broker import Stored
-from runfold.adapters.memory.store import MemoryDatabase
 from runfold.codec.snapshots import CorruptSnapshot, decode_snapshot, encode_state
 from runfold.core.decisions import status
 from runfold.core.events import (
@@ -25,9 +22,9 @@ from runfold.core.events import (
     ToolReturned,
 )
 from runfold.core.positions import Positions
-from runfold.core.state import State, Status
-from runfold.ports.store import StoredRun
-from runfold.testing.simulation.book import EFFECT, Book, Question
+from runfold.core.state import Status
+from runfold.testing.simulation.book import EFFECT, Question
+from runfold.testing.simulation.ending import Checker, Ending, InputPlace
 from runfold.testing.simulation.history import PartitionHistory, events_of
 from runfold.testing.simulation.outside import (
     approvals_are_of_what_was_shown,
@@ -40,53 +37,6 @@ from runfold.testing.simulation.outside import (
     transactions_commit_at_most_once,
     valid_events_are_legal,
 )
-
-InputPlace = tuple[str, int, int]
-"""Topic, partition and offset."""
-
-
-@dataclass(slots=True)
-class Ending:
-    """What is left when it has been calm for long.
-
-    Attributes:
-        partitions: The log; index = partition.
-        log_ends: Offset of the next record to be appended; index = partition.
-        inputs: Every record of every input topic.
-        started: Runs that somebody started; ``home``: the partition of each.
-        database: The tables, and ``stored`` the runs as they are loaded from there.
-        downstream: What was really done.
-        in_memory: Name of a living executor -> runs that it still holds.
-        unstopped: Executors that were asked to stop and have not ended.
-        unhandled: Errors that nobody took: of callbacks, and of tasks that nobody awaited.
-        topics: Every record of every topic but the log: topic -> partition -> records.
-    """
-
-    partitions: list[PartitionHistory]
-    log_ends: list[int]
-    inputs: list[InputPlace]
-    started: list[str]
-    home: dict[str, int]
-    database: MemoryDatabase
-    stored: dict[str, StoredRun]
-    downstream: Book
-    in_memory: dict[str, int]
-    unstopped: list[str]
-    unhandled: list[str]
-    topics: dict[str, list[list[Stored]]] = field(default_factory=dict)
-
-    def states(self) -> Iterator[tuple[str, State]]:
-        """Every run of the log."""
-        for history in self.partitions:
-            yield from history.states.items()
-
-    def history_of(self, run_id: str) -> PartitionHistory:
-        """The partition of a run."""
-        return self.partitions[self.home[run_id]]
-
-
-Checker = Callable[[Ending], Iterator[str]]
-
 
 # --- safety: what the world saw ---------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from runfold.adapters.memory.broker import Stored
 from runfold.core.events import (
@@ -29,9 +28,7 @@ from runfold.core.events import (
 from runfold.core.policy import MAX_LOST_ATTEMPTS
 from runfold.core.state import Phase
 from runfold.testing.simulation.book import EFFECT
-
-if TYPE_CHECKING:
-    from runfold.testing.simulation.checkers import Ending
+from runfold.testing.simulation.ending import Ending
 
 MAX_STALE = 5
 """How often one owner requests a step again for want of a fresh acknowledgement: the executors' default."""

@@ -26,10 +26,10 @@ from typing import Any, Self
 
 from runfold import App
 from runfold.adapters.memory.broker import MemoryBroker
-from runfold.adapters.memory.store import MemoryStore
 from runfold.testing.simulation.book import Book
-from runfold.testing.simulation.checkers import Ending, check
+from runfold.testing.simulation.checkers import check
 from runfold.testing.simulation.cluster import TOPICS, Cluster
+from runfold.testing.simulation.ending import Ending
 from runfold.testing.simulation.faults import ALL_FAULTS, STEPS, Faults
 from runfold.testing.simulation.history import History
 from runfold.testing.simulation.loop import run_virtual
@@ -261,40 +261,21 @@ class Simulation:
         await asyncio.sleep(QUIET_S)
 
     async def _outcome(self, faults: Faults, people: People) -> Outcome:
-        cluster, history, book = faults.cluster, people.history, self.book
-        broker = cluster.broker
-        seen = [act.run_id for act in book.calls] + [asked.run_id for asked in book.questions]
-        ending = Ending(
-            partitions=history.partitions(),
-            log_ends=[broker.bounds(TOPICS.log, partition)[1] for partition in range(broker.partitions)],
-            inputs=[
-                (topic, partition, offset)
-                for topic in TOPICS.inputs
-                for partition in range(broker.partitions)
-                for offset in range(broker.bounds(topic, partition)[1])
-            ],
-            started=list(people.started),
-            home={run_id: history.of(run_id).partition for run_id in [*people.started, *seen]},
-            database=cluster.database,
-            stored=await MemoryStore(cluster.database).load_runs(list(cluster.database.runs)),
-            downstream=book.close(),
-            in_memory={node.process.name: node.executor.runs_in_memory for node in faults.executors},
+        cluster = faults.cluster
+        ending = await Ending.of(
+            cluster,
+            people.history,
+            self.book,
+            started=people.started,
+            executors=faults.executors,
             unstopped=faults.unstopped(),
-            unhandled=list(self.unhandled),
-            topics={
-                topic: [
-                    broker.slice(topic, partition, *broker.bounds(topic, partition))
-                    for partition in range(broker.partitions)
-                ]
-                for topic in TOPICS.all
-                if topic != TOPICS.log
-            },
+            unhandled=self.unhandled,
         )
         self.weather.is_over = True
         return Outcome(
             conditions=self.conditions,
             ending=ending,
-            digest=_digest_of(cluster, book),
+            digest=_digest_of(cluster, self.book),
             seconds=asyncio.get_running_loop().time(),
             injected=dict(sorted(self.weather.injected.items())),
             trace=self.trace,
