@@ -68,7 +68,9 @@ def test_the_lifetime_is_that_of_the_first_request_whatever_is_deployed_later() 
             await after_a_crash(cluster, process, 1)
             await asyncio.sleep(1000.0)
             await cluster.start_executor(app(Recovery.KEYED, done, key_ttl=7 * LIFE_S))
-            await cluster.waiting("r1", "indeterminate")
+            state = await cluster.waiting("r1", "indeterminate")
+            assert "remembers a key for 1000 s" in error(state)
+            assert requests(cluster) == [(1, Why.FIRST)]
 
     run_virtual(main())
 

@@ -64,6 +64,7 @@ def test_a_take_over_from_an_older_row_relies_on_nothing_newer() -> None:
     horizon.begin(row(10))
     horizon.begin(row(4))
     horizon.believe(watermark(4), horizon.seen)
+    assert horizon.seen == watermark(4)
 
 
 def test_where_nothing_was_stored_nothing_is_missed() -> None:
@@ -73,5 +74,6 @@ def test_where_nothing_was_stored_nothing_is_missed() -> None:
     horizon.believe(None, horizon.seen)
     horizon.believe(watermark(0), horizon.seen)
     horizon.believe(watermark(5), horizon.seen)
+    assert horizon.seen == watermark(5)
     with pytest.raises(StoreBehind):
         horizon.believe(None, horizon.seen)
