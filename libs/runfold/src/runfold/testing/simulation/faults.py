@@ -88,7 +88,7 @@ class Faults:
 
     def replace(self, node: Node) -> None:
         """Start another one soon, or late, as whoever runs the services does."""
-        self._later(self.chance.choice([0.0, 1.0, 10.0]), lambda: self.start_like(node))
+        self.later(self.chance.choice([0.0, 1.0, 10.0]), lambda: self.start_like(node))
 
     # --- faults -------------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Faults:
         if not self.reconcilers:
             self.start_reconciler()
 
-    def _later(self, most_s: float, action: Callable[[], object]) -> None:
+    def later(self, most_s: float, action: Callable[[], object]) -> None:
         """Do something within ``most_s`` seconds, if it has not become calm: then the calm has seen to it."""
         seconds = self.chance.random() * most_s
         asyncio.get_running_loop().call_later(seconds, self._unless_calm, action, context=_WORLD)
@@ -138,7 +138,7 @@ class Faults:
         """End a blockade within a second, within the fencing time, or long after; the session may end before."""
         if self.chance.random() < 0.5:  # noqa: PLR2004 - either
             node.membership.expire()
-        self._later(self.chance.choice([1, 8, 25]), log.release)
+        self.later(self.chance.choice([1, 8, 25]), log.release)
 
     def stop(self, node: ExecutorNode) -> None:
         """SIGTERM."""
@@ -218,17 +218,17 @@ def _lose_database(faults: Faults) -> None:
         for database in databases:
             database.available = True
 
-    faults._later(20, restart)  # noqa: SLF001 - this module's own
+    faults.later(20, restart)
 
 
 def _lose_blobs(faults: Faults) -> None:
     faults.weather.blobs_away = True
-    faults._later(20, lambda: setattr(faults.weather, "blobs_away", False))  # noqa: SLF001 - this module's own
+    faults.later(20, lambda: setattr(faults.weather, "blobs_away", False))
 
 
 def _lose_kafka(faults: Faults) -> None:
     faults.weather.kafka_away = True
-    faults._later(15, lambda: setattr(faults.weather, "kafka_away", False))  # noqa: SLF001 - this module's own
+    faults.later(15, lambda: setattr(faults.weather, "kafka_away", False))
 
 
 def _disturb_compactors(faults: Faults) -> None:
