@@ -14,7 +14,7 @@ MINUTES ?= 5
 # Extra arguments for pytest and the benchmark: `make test ARGS="-k fence"`.
 ARGS ?=
 # Two workers: one for the tests that need servers, one for the others. One after the other: `make test WORKERS=`.
-WORKERS ?= --numprocesses=2 --dist=loadgroup
+WORKERS ?= --numprocesses=2
 
 VENV := .venv
 BIN := $(VENV)/bin
