@@ -24,7 +24,7 @@ STAMP := $(VENV)/READY
 RUN := PYTHONPATH=tools $(BIN)/python
 PYTHON_TREES := libs services schemas tests tools $(wildcard demo bench examples)
 
-.PHONY: help setup lint format test simulate demo bench chaos stack-up stack-down stack-status lock clean
+.PHONY: help setup lint format test simulate demo bench bench-takeover chaos stack-up stack-down stack-status lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,7 +57,7 @@ format: setup ## Format and mend what ruff can mend
 test: setup ## All tests, integration included; without the servers they fail
 	REQUIRE_SERVICES=1 $(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
-# How many seeds, the first one, and on how many processes: `make simulate SEEDS=100000`.
+# How many seeds, and the first one: `make simulate SEEDS=100000`.
 SEEDS ?= 1000
 FROM ?= 1000000
 simulate: setup ## Random runs of the real runtime under faults on virtual time (SEEDS=, FROM=)

@@ -23,6 +23,7 @@ from runfold.core.events import (
 )
 from runfold.core.positions import Positions
 from runfold.core.state import Status
+from runfold.runtime.executor import ExecutorSettings
 from runfold.testing.simulation.book import EFFECT, Question
 from runfold.testing.simulation.ending import Checker, Ending, InputPlace
 from runfold.testing.simulation.history import PartitionHistory, events_of
@@ -106,7 +107,7 @@ def recorded_completions_are_never_asked_for_again(ending: Ending) -> Iterator[s
             yield f"{asked.run_id}: completion {asked.position} was asked for, and {len(recorded)} were recorded"
 
 
-FRESHNESS_MS = 5_010
+FRESHNESS_MS = int(ExecutorSettings(owner="", partitions=1).freshness_s * 1000) + 10
 """For how long an acknowledgement is taken as proof: the executors' default, and what clocks differ by in it."""
 
 

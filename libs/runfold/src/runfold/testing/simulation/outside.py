@@ -27,10 +27,11 @@ from runfold.core.events import (
 )
 from runfold.core.policy import MAX_LOST_ATTEMPTS
 from runfold.core.state import Phase
+from runfold.runtime.executor import ExecutorSettings
 from runfold.testing.simulation.book import EFFECT
 from runfold.testing.simulation.ending import Ending
 
-MAX_STALE = 5
+MAX_STALE = ExecutorSettings(owner="", partitions=1).max_stale
 """How often one owner requests a step again for want of a fresh acknowledgement: the executors' default."""
 
 
