@@ -5,6 +5,7 @@ was done, and no effect may be repeated by guessing. So what is not known is wri
 this command, as valid records that every reader understands for ever:
 
 * a run that may have gone on in what was lost is *held*: ``interrupted(error)``, until a person resumes or cancels it;
+  what held it before (an error, a version) is closed, since it may have been lifted;
 * a run of which only Postgres knows is recorded by ``run_started`` and its end, or a hold: its id stays used;
 * an input of which nobody knows whether it had its effect gets its record: a start makes a run that is held, everything
   else is ``dead`` (``log_lost``), to be looked at and sent again.
@@ -28,6 +29,7 @@ from runfold.core.events import (
     InputSettled,
     Interrupted,
     LogRecordBody,
+    Resumed,
     RunCompleted,
     RunFailed,
     RunStarted,
@@ -37,7 +39,7 @@ from runfold.core.events import (
 )
 from runfold.core.fence import Fence
 from runfold.core.partitioning import partition_of
-from runfold.core.payload import Inline, Payload
+from runfold.core.payload import Inline, Payload, inline_json
 from runfold.core.positions import Positions
 from runfold.core.state import State, Status
 from runfold.core.transitions import fold
@@ -50,6 +52,7 @@ from runfold.ports.store import PartitionRow, RunRow
 from runfold.ports.topics import Topics
 from runfold.runtime.identity import REBUILDING, check_inputs, has_other_tail, inspect
 from runfold.runtime.pen import Pen
+from runfold.runtime.refilling import read, refill
 from runfold.runtime.restore import Replay, nothing_stored
 
 _BATCH = 500
@@ -131,7 +134,8 @@ async def examine(world: World, partition: int, *, accept_loss: bool) -> Plan:
     _refuse_strangers(plan, set(plan.replay.runs))
     await _look_at_inputs(world, plan, plan.replay.fence.positions)
     if plan.tail_lost:
-        states = {run_id: loaded.state for run_id, loaded in plan.replay.runs.items() if loaded.parked is None}
+        _refuse_parked(plan, plan.replay)
+        states = {run_id: loaded.state for run_id, loaded in plan.replay.runs.items()}
         plan.live = sorted(run_id for run_id, state in states.items() if state is not None and _can_move(state))
     plan.stray = sorted(set(tables.runs) - set(plan.replay.runs))
     for topic in set(world.topics.inputs) - plan.remade:
@@ -150,10 +154,13 @@ async def carry_out(world: World, plan: Plan) -> PartitionRow | None:
     row = plan.row
     fresh = PartitionRow.empty(plan.partition, identity.cluster_id, identity.topic_id)
     if plan.damage is not None:
-        if row is not None:
+        # Inputs that are others are refused by everybody until the row is dropped. Marked without need, a log that is
+        # whole would be taken for a damaged one by the next run of the command, and every run of it be held.
+        if row is not None and plan.log_damaged:
             row = await world.store.set_row(replace(row, topic_id=REBUILDING))
         for topic, upto in plan.refill.items():
-            await _refill(world, plan, topic, upto)
+            is_remade = topic in plan.remade
+            await refill(world.inputs, world.publisher, plan.partition, topic, upto, is_remade=is_remade)
         if plan.log_damaged:
             await _mend(world, plan)
         begin = plan.bounds.begin
@@ -205,6 +212,19 @@ def _refuse_strangers(plan: Plan, found: set[str]) -> None:
         )
 
 
+def _refuse_parked(plan: Plan, replay: Replay) -> None:
+    """A run that cannot be folded cannot be held: code that can fold it would let it go on."""
+    parked = sorted((run_id, loaded.parked) for run_id, loaded in replay.runs.items() if loaded.parked is not None)
+    if parked:
+        run_id, why = parked[0]
+        others = f" (and {len(parked) - 1} more)" if len(parked) > 1 else ""
+        raise Refused(
+            f"log partition {plan.partition}: this release cannot read run {run_id}{others}: {why}. It may have gone "
+            "on in what was lost, and cannot be held. Deploy the release that wrote it, or a later one, and run this "
+            "again with that. Nothing was changed."
+        )
+
+
 # --- the input topics -------------------------------------------------------------------------------------------
 
 
@@ -223,38 +243,9 @@ async def _look_at_inputs(world: World, plan: Plan, settled: Positions) -> None:
             plan.refill[topic] = upto
 
 
-async def _refill(world: World, plan: Plan, topic: str, upto: int) -> None:
-    """Use up the offsets of what is gone; what a topic that was made again holds there is sent again behind them."""
-    bounds = await world.inputs.bounds(topic, plan.partition)
-    passed = range(bounds.begin, min(bounds.end, upto)) if topic in plan.remade else range(0)
-    kept = [record async for record in _read(world, plan.partition, topic, passed)]
-    for _ in range(bounds.end, upto):
-        await world.publisher.publish(topic, None, None, partition=plan.partition)
-    for record in kept:
-        await world.publisher.publish(topic, record.key, record.value, headers=record.headers, partition=plan.partition)
-
-
-async def _read(world: World, partition: int, topic: str, offsets: range) -> AsyncIterator[InputRecord]:
-    """Read a part of an input topic, all of which exists."""
-    if not offsets:
-        return
-    starts = {other: (await world.inputs.bounds(other, partition)).end for other in world.topics.inputs}
-    reader = await world.inputs.open(partition, {**starts, topic: offsets.start})
-    try:
-        while True:
-            for record in await reader.next(_BATCH):
-                if record.topic != topic:
-                    continue
-                if record.offset < offsets.stop:
-                    yield record
-                if record.offset >= offsets.stop - 1:
-                    return
-    finally:
-        await reader.close()
-
-
 def _can_move(state: State) -> bool:
-    return state.ended is None and state.operational_wait() is None
+    """Whether it may have gone on: one that is held may have been let go, by a person or by code that fits it again."""
+    return state.ended is None
 
 
 async def _unknown_offsets(world: World, plan: Plan, topic: str) -> list[int]:
@@ -280,9 +271,7 @@ async def _mend(world: World, plan: Plan) -> None:
     for run_id in plan.live:
         state = known[run_id].state
         if state is not None:
-            hold = _hold(state, pen.stamp, _HELD)
-            fold(state, hold)  # illegal, it would raise before anything is written
-            held.append((run_id, hold))
+            held.extend((run_id, event) for event in _hold_again(state, pen.stamp))
     await pen.write(held)
     made: set[str] = set(known)
     for topic in sorted(set(world.topics.inputs) - plan.remade):
@@ -305,7 +294,7 @@ async def _input_records(
             cause = Cause(topic, plan.partition, offset)
             batch.append((None, _settled(cause, pen.stamp, Settlement.DUPLICATE, None)))
     first = max(bounds.begin, min(unknown, default=bounds.end))
-    async for record in _read(world, plan.partition, topic, range(first, bounds.end)):
+    async for record in read(world.inputs, world.topics.inputs, plan.partition, topic, range(first, bounds.end)):
         if record.offset in unknown:
             batch.extend(await _records_of(world, plan, record, pen.stamp, made))
         if len(batch) >= _BATCH:
@@ -385,6 +374,27 @@ def _started(run_id: str, agent: str, given: Payload, version: Version, stamp: d
         version=version,
         first_message=None,
     )
+
+
+def _hold_again(state: State, stamp: drafts.Stamp) -> list[Resumed | Interrupted]:
+    """Hold a run, whatever it was held by; folds the events: an illegal one raises before anything is written.
+
+    What it was held by is closed first. A version that fits again is let go by the next owner, which would then drive a
+    run that another wait stops; and of an error that somebody has looked at before, he must be told anew.
+    """
+    events: list[Resumed | Interrupted] = []
+    while (wait := state.operational_wait()) is not None:
+        if wait.detail == _detail(state, _HELD):
+            return events  # by a command that was broken off
+        events.append(drafts.resumed(state, stamp, wait))
+        fold(state, events[-1])
+    events.append(_hold(state, stamp, _HELD))
+    fold(state, events[-1])
+    return events
+
+
+def _detail(state: State, text: str) -> Payload:
+    return inline_json({"error": text.format(run=state.run_id)})
 
 
 def _hold(state: State, stamp: drafts.Stamp, text: str) -> Interrupted:
