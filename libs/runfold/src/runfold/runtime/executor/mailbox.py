@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from runfold.codec.input_types import CancelInput, Input
+from runfold.codec.input_types import CancelInput, Input, VerdictInput
 from runfold.core.events import Cause
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.effects import EffectKey, EffectOutcome
@@ -37,6 +37,11 @@ class Due:
     """A moment has come."""
 
     action: Action
+
+
+def _passes(given: Input) -> bool:
+    """Whether an input does not wait behind one that is held."""
+    return isinstance(given, CancelInput) or (isinstance(given, VerdictInput) and given.outcome == "found")
 
 
 class Mailbox:
@@ -74,7 +79,7 @@ class Mailbox:
         self._call_later(delay, lambda: self._news.append(Due(action)))
 
     def hold(self, arrived: Arrived, delay: float) -> None:
-        """Put an input back in front, and give none out for ``delay`` seconds, unless it is a cancel."""
+        """Put an input back in front, and give none out for ``delay`` seconds, except what may pass it."""
         self._arrivals.appendleft(arrived)
         self._held = True
 
@@ -90,13 +95,14 @@ class Mailbox:
     def take_arrival(self) -> Arrived | None:
         """Take the next input, if there is one.
 
-        While one is held, only a cancel gets past it: nobody who wants a run to stop should wait for what would let it
-        go on. What was held is judged after it, and then finds the run as the cancel has left it.
+        While one is held, only two kinds get past it. A cancel: nobody who wants a run to stop should wait for what
+        would let it go on. A verdict "found": what is held says that a call did not happen, and is not believed yet
+        just because somebody may still know better. What was held is judged after it, and finds the run as it is then.
         """
         if not self._held:
             return self._arrivals.popleft() if self._arrivals else None
         for index, arrived in enumerate(self._arrivals):
-            if isinstance(arrived.input, CancelInput):
+            if _passes(arrived.input):
                 del self._arrivals[index]
                 return arrived
         return None

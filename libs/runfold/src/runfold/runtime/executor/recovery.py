@@ -18,10 +18,16 @@ from runfold.runtime.executor.run import Run
 
 
 def attach_survivors(run: Run) -> None:
-    """Listen to the effects of this process that have outlived an epoch; drop what is not open any more."""
+    """Listen to the effects of this process that have outlived an epoch; drop what is not open any more.
+
+    Of a run that cannot be read nobody knows what is open: what is known of it is kept for the epoch that can read it.
+    """
+    state = run.state
+    if state is None or run.parked is not None:
+        return
     effects = run.world.effects
     for key in effects.keys(run.run_id):
-        if run.state is not None and run.state.is_open(key.step, key.attempt):
+        if state.is_open(key.step, key.attempt):
             effects.attach(key, run.tenure.epoch, run.hear)
         else:
             effects.forget(key)
@@ -33,8 +39,13 @@ def recover(run: Run, batch: Batch) -> None:
     if state.model_call is not None and state.model_call.is_open:
         _recover_model(run, batch, state, state.model_call)
     for call in list(state.turn):
-        if call.phase is Phase.REQUESTED and state.operational_wait() is None:
+        if call.phase is Phase.REQUESTED and not _is_held(state):
             _recover_call(run, batch, state, call)
+
+
+def _is_held(state: State) -> bool:
+    """Whether the run is held back as a whole. A cancel does not wait until somebody lets it go on."""
+    return state.operational_wait() is not None and state.cancel_reason is None
 
 
 def _recover_model(run: Run, batch: Batch, state: State, call: ModelCall) -> None:
@@ -61,7 +72,7 @@ def _take_model_call_over(run: Run, batch: Batch, state: State, call: ModelCall)
     def action(later: Batch) -> None:
         now = later.known
         is_same = now.model_call is call and call.is_open and call.attempt == attempt
-        if is_same and not run.tenure.draining and now.operational_wait() is None:
+        if is_same and not run.tenure.draining and not _is_held(now):
             _recover_model(run, later, now, call)
 
     run.after(again.SUSPECT_PAUSE_S * (1 + run.world.chance.jitter()), action)
