@@ -6,6 +6,7 @@ No test waits: a grace of minus a thousand seconds makes every call overdue, a l
 import asyncio
 
 from runfold.core.events import Recovery, WaitReason
+from runfold.core.state import Status
 from runfold.ports.store import OpenCallRow
 from tests.contract.store import rows
 from tests.contract.store.conftest import AnyStore
@@ -119,4 +120,16 @@ async def test_a_call_of_a_run_that_is_held_back_is_left_alone_until_the_run_is_
     row = await store.commit(rows.commit(rows.partition(epoch=5), opened_calls=[rows.call()], opened_waits=[wait]))
     assert await _due(store, OVERDUE) == []
     await store.commit(rows.commit(row, closed_waits=[("run", "run:3")]))
+    assert await _due(store, OVERDUE) == [2]
+
+
+async def test_a_call_of_a_held_run_is_due_once_the_run_is_being_cancelled(store: AnyStore) -> None:
+    """It cannot end before somebody knows what became of the call, and nobody lifts what holds it any more."""
+    wait = rows.wait(wait_id="run:3", reason=WaitReason.ERROR)
+    held = rows.run(status=Status.WAITING)
+    row = await store.commit(
+        rows.commit(rows.partition(epoch=5), runs=[held], opened_calls=[rows.call()], opened_waits=[wait])
+    )
+    assert await _due(store, OVERDUE) == []
+    await store.commit(rows.commit(row, runs=[rows.run(seq=6, status=Status.RUNNING)]))
     assert await _due(store, OVERDUE) == [2]

@@ -315,7 +315,8 @@ class ReconcilerStore(Protocol):
         """Lease dangling LOOKUP and MANUAL calls whose owner is gone or whose time is over, and commit.
 
         A call that somebody else has leased, or whose lease says "not before", is left alone; and so is one of a run
-        that is held back as a whole (an error, a version, an unknown agent): its verdict could not be used.
+        that is held back as a whole (an error, a version, an unknown agent, a budget): its verdict could not be used.
+        A run that is being cancelled uses it, held or not: by its status it is ``running`` while a call of it is open.
 
         Raises:
             StoreUnavailable: Try again.

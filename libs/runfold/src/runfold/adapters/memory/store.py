@@ -154,7 +154,11 @@ class MemoryStore:
         """See ``ports.store.ReconcilerStore``."""
         database = self._reach()
         now = database.clock.elapsed()
-        held_back = {wait.run_id for wait in database.waits.values() if wait.reason in OPERATIONAL}
+        held_back = {
+            wait.run_id
+            for wait in database.waits.values()
+            if wait.reason in OPERATIONAL and not _is_running(database, wait.run_id)
+        }
         due: list[DueCall] = []
         for key, opened in sorted(database.open_calls.items(), key=lambda item: item[1].inserted_at):
             if len(due) >= limit:
@@ -270,6 +274,12 @@ class MemoryStore:
 def _copy(row: PartitionRow) -> PartitionRow:
     """Positions are changed in place by whoever folds: the database keeps its own."""
     return replace(row, positions=Positions.from_json(row.positions.to_json()))
+
+
+def _is_running(database: MemoryDatabase, run_id: str) -> bool:
+    """With a call open: whether the run is not held, or is being cancelled all the same."""
+    run = database.runs.get(run_id)
+    return run is not None and run.status is Status.RUNNING
 
 
 def _is_active(database: MemoryDatabase, run: RunRow, held_back: set[str]) -> bool:

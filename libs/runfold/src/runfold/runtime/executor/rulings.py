@@ -97,7 +97,7 @@ async def _rule_existing(run: Run, batch: Batch, state: State, given: ExistingRu
         case ApprovalInput() as approval:
             return _approval(batch, state, approval, cause)
         case CancelInput() as cancel:
-            return _cancel(batch, state, cancel, cause)
+            return _cancel(run, batch, state, cancel, cause)
         case ResumeInput() as resume:
             return _resume(run, batch, state, resume, cause)
         case ResolveInput() as resolve:
@@ -164,13 +164,15 @@ def _approval(batch: Batch, state: State, approval: ApprovalInput, cause: Cause)
     return CAUSED
 
 
-def _cancel(batch: Batch, state: State, cancel: CancelInput, cause: Cause) -> Ruling:
+def _cancel(run: Run, batch: Batch, state: State, cancel: CancelInput, cause: Cause) -> Ruling:
     if state.ended is Status.CANCELLED or (state.ended is None and state.cancel_reason is not None):
         return DUPLICATE
     if state.ended is not None:
         return dead("run_ended", f"run {state.run_id!r} has {state.ended} already")
     fields = drafts.envelope(state, batch.stamp(cause))
     batch.add(CancelRequested(**fields, reason=cancel.reason, requested_by=cancel.requested_by))
+    if batch.known.operational_wait() is not None:
+        _take_up(run, batch)
     return CAUSED
 
 
@@ -189,10 +191,14 @@ def _resume(run: Run, batch: Batch, state: State, resume: ResumeInput, cause: Ca
     run.admitted = False
     by, accept = resume.requested_by, resume.accept_version
     batch.add(drafts.resumed(state, batch.stamp(cause), wait, by=by, accept_version=accept))
-    run.dangling = batch.known.has_open_request
-    # Outcomes that nothing was done about while the run was held are told once more.
-    recovery.attach_survivors(run)
+    _take_up(run, batch)
     return CAUSED
+
+
+def _take_up(run: Run, batch: Batch) -> None:
+    """Deal with the requests of a run that was held, and with the outcomes that nothing was done about meanwhile."""
+    run.dangling = batch.known.has_open_request
+    recovery.attach_survivors(run)
 
 
 def _not_held(state: State) -> str:

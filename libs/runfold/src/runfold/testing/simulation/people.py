@@ -10,7 +10,7 @@ from typing import Any
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import WaitReason
 from runfold.core.payload import Inline
-from runfold.core.state import State, Wait
+from runfold.core.state import OPERATIONAL, State, Wait
 from runfold.testing.simulation.book import Book
 from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.history import History
@@ -63,14 +63,16 @@ class People:
             if self._silly(0.05):
                 agent, given = self.started[run_id]
                 await self.send(TOPICS.requests, run_id, codec_inputs.encode_start(run_id, agent, given))
-        elif self._silly(0.02):
+        elif self._silly(0.03):
             await self.send(TOPICS.requests, run_id, codec_inputs.encode_cancel(run_id, "enough", "ops"))
         else:
             if self._silly(0.03):
                 await self._guess(state)
             # As they looked: what they saw of the second may be over when the first is answered.
             for wait, attempt in [(wait, _attempt_of(state, wait)) for wait in state.waits.values()]:
-                if self.chance.random() >= 0.3:  # noqa: PLR2004 - now and then
+                # Nobody lets a run go on that was cancelled: it has to end, whatever holds it.
+                is_moot = wait.reason in OPERATIONAL and state.cancel_reason is not None
+                if self.chance.random() >= 0.3 and not is_moot:  # noqa: PLR2004 - now and then
                     await self._lift(run_id, wait, attempt)
 
     def _silly(self, probability: float) -> bool:

@@ -14,10 +14,12 @@ with clock as materialized (
     join {schema}.partitions p using (partition)
     left join {schema}.leases l on l.run_id = c.run_id and l.step = c.step and l.attempt = c.attempt
     where c.recovery in ('lookup', 'manual')
-      -- A run that is held back as a whole could not use a verdict: asking again would only fill the log.
+      -- A run that is held back as a whole could not use a verdict: asking again would only fill the log. One that is
+      -- being cancelled uses it, held or not; with a call open, its status says which of the two it is.
       and not exists (
           select from {schema}.waits w
           where w.run_id = c.run_id and w.reason in ('version_mismatch', 'unknown_agent', 'error', 'budget_exceeded')
+            and not exists (select from {schema}.runs r where r.run_id = c.run_id and r.status = 'running')
       )
 ), due as (
     select * from judged
