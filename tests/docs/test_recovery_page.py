@@ -22,7 +22,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "recovery.md"
 async def test_the_transactional_example_books_once(postgres_dsn: str, postgres_schema: str) -> None:
     """However often its key is executed."""
     [source] = re.findall(r"```python\n(@tool\(recovery=Recovery.TRANSACTIONAL\).*?)```", PAGE.read_text(), re.DOTALL)
-    source = source.replace("into bookings", f"into {postgres_schema}.bookings")
+    source = source.replace("into public.bookings", f"into {postgres_schema}.bookings")
     names: dict[str, Any] = {"tool": tool, "Recovery": Recovery, "ToolContext": ToolContext}
     exec(compile(source, str(PAGE), "exec"), names)  # noqa: S102 - our own page
     app = App([Agent("a", model=ScriptedModel(["done"]), instructions="", tools=[names["book"]])])

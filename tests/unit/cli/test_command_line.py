@@ -103,6 +103,16 @@ def test_a_refusal_gives_each_hint_once(reason: str) -> None:
     assert all(said.count(hint) == 1 for hint in ("never used again", "`runfold waits`", "not served"))
 
 
+@pytest.mark.parametrize(("more", "is_told"), [((), True), (("--wait-timeout", "9"), False)])
+def test_a_timeout_beside_wait_is_told_from_the_limit_of_the_waiting(
+    *, more: tuple[str, ...], is_told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is about an executor's taking the start; who means the end is told the option."""
+    line = ["start", "research", "--input", "{}", "--wait", "--timeout", "3", *more]
+    assert main(line) == 3, "no broker listens"
+    assert ("--wait-timeout SECONDS sets one" in capsys.readouterr().err) == is_told
+
+
 def test_bad_json_names_the_position(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["start", "research", "--input", '{"a": 1,}']) == 2
     assert "line 1 column 9" in capsys.readouterr().err

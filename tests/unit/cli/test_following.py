@@ -44,6 +44,7 @@ async def test_a_wait_is_told_once_with_what_lifts_it_and_the_timeout_names_it(
     told = capsys.readouterr()
     assert told.err.count("run run-8c1 waits for error (run-8c1:1): the model said no\n") == 1
     assert told.err.count("  next: `runfold resume run-8c1 --by NAME`\n") == 1
+    assert told.err.count("still waiting for its end; Ctrl-C does no harm") == 1
     assert not told.out
 
 

@@ -10,7 +10,10 @@ from runfold.cli.running import USAGE, CommandError
 
 RunId = Annotated[str, typer.Argument(metavar="RUN", help="The run's id.", show_default=False)]
 ApprovalId = Annotated[
-    str, typer.Argument(metavar="APPROVAL_ID", help="The open gate, as `runfold waits` shows it.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="APPROVAL_ID", help="The open gate, as `runfold waits` shows it, or its step.", show_default=False
+    ),
 ]
 By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who decides, for the record.", show_default=False)]
 Comment = Annotated[
@@ -28,6 +31,11 @@ Timeout = Annotated[
     ),
 ]
 PATIENCE_S = 5.0
+
+
+def typed_approval_id(run_id: str, text: str) -> str:
+    """Give an approval's id, which is ``RUN:STEP``, for what may be the bare step."""
+    return f"{run_id}:{int(text)}" if text.isascii() and text.isdigit() else text
 
 
 def typed_json(option: str, text: str) -> Any:  # noqa: ANN401 - any JSON value

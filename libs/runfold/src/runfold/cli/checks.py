@@ -19,6 +19,11 @@ from runfold.service.errors import InstallationError
 from runfold.service.reach import blobs_of, kafka_config, knock_at_kafka, probe_blobs, reach_postgres
 from runfold.service.settings import ClientSettings, SettingsError
 
+_SET_UP = (
+    "run `runfold setup`, as a user who may. If there were tables that are lost, and the app has TRANSACTIONAL tools "
+    "or dedupe, stop the executors first: see docs/disaster.md"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -109,7 +114,7 @@ async def _postgres(settings: ClientSettings) -> AsyncIterator[Finding]:
         yield Finding("postgres", "unreachable", f"{where}: {what_failed('Postgres', error)}", mend)
         return
     except InstallationError as error:
-        yield Finding("tables", "wrong", one_line(error), "run `runfold setup`, as a user who may")
+        yield Finding("tables", "wrong", one_line(error), _SET_UP)
         return
     try:
         about = await store.describe()

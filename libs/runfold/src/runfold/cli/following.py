@@ -50,6 +50,7 @@ class Watch:
         self._run_id = run_id
         self._waits: dict[str, dict[str, Any]] = {}
         self._told: set[str] = set()
+        self._reassured = False
 
     async def follow(self, events: AsyncGenerator[Any, None]) -> None:
         """Say each event, and each wait that stays open, until there is nothing more."""
@@ -90,3 +91,6 @@ class Watch:
             if wait_id not in self._told:
                 self._told.add(wait_id)
                 say(f"run {self._run_id} waits for {short(waits_for(wait), 500)}\n  next: {lifts(wait)}")
+                if not self._reassured:
+                    self._reassured = True
+                    say("  still waiting for its end; Ctrl-C does no harm, the run goes on without this command")

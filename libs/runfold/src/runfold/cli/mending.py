@@ -51,21 +51,19 @@ def verify(
         chosen = _chosen(partition, settings)
         if run is not None:
             chosen = [partition_of(run, settings.partitions)]
-        reports = []
+        reports: list[Report] = []
         async with AsyncExitStack() as stack:
             world = await _reach(settings, stack)
             for number in chosen:
                 reports.append(await compare(number, world.log, world.store, _Progress(), run))
+                if run is not None:
+                    check_known(run, reports[-1])
                 if not as_json:
                     _show(reports[-1])
         if as_json:
             sys.stdout.write(json.dumps([asdict(report) for report in reports], indent=2) + "\n")
-        if run is not None and not any(report.runs or report.differences for report in reports):
-            message = f"there is no run {run}"
-            raise CommandError(message)
-        found = sum(len(report.differences) for report in reports)
-        if found:
-            message = f"{counted(found, 'difference')}: `runfold rebuild` folds the tables again from the log"
+        message = verdict(reports)
+        if message is not None:
             raise CommandError(message)
 
     with_settings(ctx, body)
@@ -98,10 +96,10 @@ def rebuild(
             try:
                 plans = [await rebuilding.examine(world, number, accept_loss=accept_loss) for number in chosen]
                 for plan in plans:
-                    _tell(plan)
+                    tell(plan, is_done=yes)
                 if not yes:
-                    message = "nothing was changed: say --yes to do it"
-                    raise CommandError(message, FAILED)
+                    say("nothing was changed: say --yes to do it")
+                    return
                 for plan in plans:
                     await rebuilding.carry_out(world, plan)
                     _write(f"partition {plan.partition}: done, the compactor folds it again")
@@ -173,14 +171,41 @@ def _show(report: Report) -> None:
         _write(f"  {line}")
 
 
-def _tell(plan: Plan) -> None:
+def check_known(run_id: str, report: Report) -> None:
+    """Say that there is no such run before anything is shown of its partition.
+
+    Raises:
+        CommandError: Neither Postgres nor what was folded of the log knows it.
+    """
+    if report.runs or report.differences or report.notes:
+        return
+    later = f" ({counted(report.behind, 'record')} of its partition not folded yet)" if report.behind else ""
+    message = f"there is no run {run_id!r}{later}; `runfold list` shows those that exist"
+    raise CommandError(message)
+
+
+def verdict(reports: list[Report]) -> str | None:
+    """Say how much differs, and the command that mends exactly those partitions; None if nothing does."""
+    wrong = [report for report in reports if report.differences]
+    if not wrong:
+        return None
+    found = counted(sum(len(report.differences) for report in wrong), "difference")
+    which = " ".join(f"--partition {report.partition}" for report in wrong)
+    return f"{found}: `runfold rebuild {which}` says how the tables are folded again from the log"
+
+
+def tell(plan: Plan, *, is_done: bool) -> None:
+    """Say what is done about a partition, or would be."""
     where = f"partition {plan.partition}"
     if plan.damage is None:
         held = len(plan.tables.runs)
-        what = f"{counted(held, 'run')} thrown away, and folded again from the log" if plan.row else "nothing is stored"
+        fate = "thrown away, and folded again from the log"
+        what = f"{counted(held, 'run')} {'will' if is_done else 'would'} be {fate}" if plan.row else "nothing is stored"
         _write(f"{where}: the log is whole; {what}")
         return
     _write(f"{where}: {plan.damage}")
+    if not is_done:
+        _write("  this would be done:")
     _list("held until a person resumes or cancels them, since they may have gone on", plan.live)
     _list("known to Postgres only: their ids stay used, their ends are kept, the others are held", plan.stray)
     for topic, count in sorted(plan.unknown.items()):

@@ -6,12 +6,22 @@ import asyncio
 import secrets
 import shlex
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runfold.cli.arguments import PATIENCE_S, ApprovalId, By, Comment, RunId, Timeout, typed_json, typed_run_id
+from runfold.cli.arguments import (
+    PATIENCE_S,
+    ApprovalId,
+    By,
+    Comment,
+    RunId,
+    Timeout,
+    typed_approval_id,
+    typed_json,
+    typed_run_id,
+)
 from runfold.cli.following import wait_for_end
 from runfold.cli.running import FAILED, USAGE, CommandError, say, with_client
 
@@ -64,19 +74,23 @@ def start(
     ] = None,
     timeout: Timeout = PATIENCE_S,
 ) -> None:
-    """Start a run. Prints its id, or with --wait its output."""
+    """Start a run. Prints its id unless it was refused, or with --wait its output."""
     if wait_timeout is not None and not wait:
         _refuse("--wait-timeout is for --wait")
     value = _checked(lambda: typed_json("--input", input_))
     chosen = _checked(lambda: typed_run_id(run_id)) if run_id is not None else f"run-{secrets.token_hex(6)}"
 
+    source = ctx.get_parameter_source("timeout")
+    if wait and wait_timeout is None and source is not None and source.name == "COMMANDLINE":
+        say(
+            f"--timeout {timeout:g} is for an executor's taking it; the end is waited for without limit: "
+            "--wait-timeout SECONDS sets one"
+        )
+
     async def body(client: Client) -> None:
         submitted = await client.start(agent, value, run_id=chosen)
-        if not wait:
-            sys.stdout.write(chosen + "\n")
-            sys.stdout.flush()
         try:
-            await _report(client, submitted, timeout)
+            await (_report(client, submitted, timeout) if wait else report_started(client, submitted, timeout))
             if wait:
                 await wait_for_end(client, chosen, wait_timeout)
         except asyncio.CancelledError:
@@ -96,7 +110,8 @@ def approve(
     timeout: Timeout = PATIENCE_S,
 ) -> None:
     """Let a call happen that waits for an approval."""
-    _send(ctx, timeout, lambda client: client.approve(run, approval_id, by=by, comment=comment))
+    gate = typed_approval_id(run, approval_id)
+    _send(ctx, timeout, lambda client: client.approve(run, gate, by=by, comment=comment))
 
 
 def reject(
@@ -109,7 +124,8 @@ def reject(
     timeout: Timeout = PATIENCE_S,
 ) -> None:
     """Refuse a call that waits for an approval; the model is told."""
-    _send(ctx, timeout, lambda client: client.reject(run, approval_id, by=by, comment=comment))
+    gate = typed_approval_id(run, approval_id)
+    _send(ctx, timeout, lambda client: client.reject(run, gate, by=by, comment=comment))
 
 
 def resume(
@@ -174,19 +190,51 @@ def _send(ctx: typer.Context, timeout: float, submit: Callable[[Client], Awaitab
     with_client(ctx, body)
 
 
+async def report_started(client: Client, submitted: Submitted, timeout_s: float) -> None:
+    """Say what became of a start, and print the run's id; not that of a refused one, which names another run or none.
+
+    Raises:
+        CommandError: It was refused.
+    """
+    is_refused = False
+    try:
+        await _report(client, submitted, timeout_s)
+    except CommandError:
+        is_refused = True
+        raise
+    finally:  # also where nobody could tell, or Ctrl-C came first: the start is durable, and the id may be a made one
+        if not is_refused:
+            sys.stdout.write(submitted.run_id + "\n")
+            sys.stdout.flush()
+
+
 async def _report(client: Client, submitted: Submitted, timeout_s: float) -> None:
     """Say what became of an input; a refused one ends the command."""
     settled = await client.settled(submitted, timeout_s=timeout_s)
     if settled is not None and settled.is_dead:
-        raise CommandError(refusal(settled), FAILED)
+        waits = await still_open(client, submitted.run_id) if settled.reason == "not_open" else ()
+        raise CommandError(refusal(settled, waits), FAILED)
     say(outcome(submitted, settled, timeout_s))
 
 
-def refusal(settled: Settled) -> str:
-    """Say why an input was refused, and the mend."""
+async def still_open(client: Client, run_id: str) -> list[dict[str, Any]]:
+    """Give a run's open waits as a hint; none where they cannot be read: the refusal is what has to be said."""
+    from runfold.ports.blobs import BlobsUnavailable  # noqa: PLC0415 - only after a refusal
+    from runfold.ports.store import StoreUnavailable  # noqa: PLC0415 - the same
+
+    try:
+        found: list[dict[str, Any]] = (await client.show(run_id))["waits"]
+    except (StoreUnavailable, BlobsUnavailable):
+        return []
+    return found
+
+
+def refusal(settled: Settled, waits: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Say why an input was refused, the mend, and what the run waits for instead."""
     mend = _MENDS.get(settled.reason or "")
     detail = f": {settled.detail}" if settled.detail else ""
-    return f"refused ({settled.reason}){detail}" + (f"; {mend}" if mend else "")
+    still = ", ".join(f"{wait['wait_id']} ({wait['reason']})" for wait in waits)
+    return "; ".join(part for part in (f"refused ({settled.reason}){detail}", mend, still and f"open: {still}") if part)
 
 
 def outcome(submitted: Submitted, settled: Settled | None, timeout_s: float) -> str:

@@ -1,0 +1,80 @@
+"""What a command that sends an input prints once it knows what became of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from runfold.cli.arguments import typed_approval_id
+from runfold.cli.running import CommandError
+from runfold.cli.writing import refusal, report_started, still_open
+from runfold.client import Settled, Submitted
+from runfold.core.events import Settlement
+from tests.unit.cli.test_following import stopped
+from tests.unit.client.world import RUN, World, settled, started
+
+
+async def begun(world: World, outcome: Settlement | None) -> Submitted:
+    """Send a start, and let an executor settle it."""
+    submitted = await world.client.start("research", "What is new?", run_id=RUN)
+    if outcome is not None:
+        world.write(settled(world.claim(), submitted.published, outcome, "run_exists"))
+    return submitted
+
+
+@pytest.mark.parametrize("outcome", [None, Settlement.DUPLICATE])
+async def test_a_start_that_was_not_refused_prints_the_id(
+    outcome: Settlement | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that is only queued: it will be handled."""
+    world = World()
+    await report_started(world.client, await begun(world, outcome), 0.2)
+    assert capsys.readouterr().out == f"{RUN}\n"
+
+
+async def test_a_refused_start_prints_no_id(capsys: pytest.CaptureFixture[str]) -> None:
+    """A script would take it for a run that it had started."""
+    world = World()
+    submitted = await begun(world, Settlement.DEAD)
+    with pytest.raises(CommandError, match="run_exists"):
+        await report_started(world.client, submitted, 5.0)
+    assert not capsys.readouterr().out
+
+
+async def test_a_start_that_is_broken_off_prints_the_id(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is durable, and its id may be a made one that nobody else knows."""
+    world = World()
+    submitted = await begun(world, None)
+    waiting = asyncio.create_task(report_started(world.client, submitted, 60.0))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert capsys.readouterr().out == f"{RUN}\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("5", "m1:5"), ("005", "m1:5"), ("m1:5", "m1:5"), ("m2:5", "m2:5"), ("²", "²")]
+)
+def test_a_gate_may_be_named_by_its_step(typed: str, meant: str) -> None:
+    assert typed_approval_id("m1", typed) == meant
+
+
+async def test_a_refusal_names_what_is_open_instead() -> None:
+    """As the log has it, though Postgres does not know it yet."""
+    world = World()
+    epoch = world.claim()
+    world.write(started(epoch))
+    world.write(stopped(epoch, 1))
+    waits = await still_open(world.client, RUN)
+    said = refusal(Settled("dead", reason="not_open", detail="approval 'x' is not open"), waits)
+    assert said == "refused (not_open): approval 'x' is not open; open: run-8c1:1 (error)"
+
+
+async def test_a_refusal_is_said_though_postgres_is_away() -> None:
+    """The hint is left out; the refusal is what matters."""
+    world = World()
+    world.database.available = False
+    assert await still_open(world.client, RUN) == []
+    assert refusal(Settled("dead", reason="not_open"), ()) == "refused (not_open)"
