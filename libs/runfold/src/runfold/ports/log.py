@@ -78,7 +78,29 @@ class LogFollower(Protocol):
         ...
 
 
-class Log(Protocol):
+class ReadableLog(Protocol):
+    """The log topic, for who only reads what is there."""
+
+    async def bounds(self, partition: int) -> LogBounds:
+        """What exists now; ``end`` covers everything acknowledged before the call."""
+        ...
+
+    async def read(self, partition: int, start: int, end: int, max_records: int) -> list[LogRecord]:
+        """Read [start, min(end, start + max_records)), in order; may give fewer, but at least one if start < end.
+
+        The caller passes an ``end`` that it knows to exist; [] only when start >= end.
+
+        Raises:
+            LogUnrecoverable: ``start`` is below what exists, or the log ends before it.
+        """
+        ...
+
+    async def identity(self) -> LogIdentity:
+        """Which log this is."""
+        ...
+
+
+class Log(ReadableLog, Protocol):
     """The log topic."""
 
     def append(self, partition: int, key: str | None, head: bytes, value: bytes, on_ack: OnAck) -> None:
@@ -95,24 +117,6 @@ class Log(Protocol):
         """
         ...
 
-    async def bounds(self, partition: int) -> LogBounds:
-        """What exists now; ``end`` covers everything acknowledged before the call."""
-        ...
-
-    async def read(self, partition: int, start: int, end: int, max_records: int) -> list[LogRecord]:
-        """Read [start, min(end, start + max_records)), in order; may give fewer, but at least one if start < end.
-
-        The caller passes an ``end`` that it knows to exist; [] only when start >= end.
-
-        Raises:
-            LogUnrecoverable: ``start`` is below what exists, or the log ends before it.
-        """
-        ...
-
     async def follow(self, partition: int, start: int) -> LogFollower:
         """Read from ``start`` on, which may be the end of the log."""
-        ...
-
-    async def identity(self) -> LogIdentity:
-        """Which log this is."""
         ...

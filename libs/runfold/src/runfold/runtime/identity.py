@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from runfold.core.fence import HEADER
-from runfold.ports.log import Log, LogBounds, LogIdentity, LogRecord, LogUnrecoverable
+from runfold.ports.log import LogBounds, LogIdentity, LogRecord, LogUnrecoverable, ReadableLog
 from runfold.ports.store import PartitionRow
 
 REBUILDING: Final = "rebuilding"
@@ -87,14 +87,11 @@ def check_log(row: PartitionRow, identity: LogIdentity, bounds: LogBounds) -> No
         raise LogUnrecoverable(_truncated(row, bounds.end))
 
 
-async def inspect(
-    row: PartitionRow, log: Log, store: KnownRuns, read: Mapping[int, LogRecord] | None = None, *, tail: bool = True
-) -> LogBounds:
+async def inspect(row: PartitionRow, log: ReadableLog, store: KnownRuns, *, tail: bool = True) -> LogBounds:
     """Compare the log with what was recorded of it, the last record that was folded included.
 
     Args:
         row, log, store: What was recorded, of what, and who knows the runs.
-        read: Records by offset that the caller has read already.
         tail: Look at the last record, too; False: at identity and bounds alone, which costs no reading.
 
     Raises:
@@ -104,7 +101,7 @@ async def inspect(
     try:
         check_log(row, identity, bounds)
         if tail:
-            await _check_tail(row, log, bounds, read)
+            await _check_tail(row, log, bounds)
     except LogUnrecoverable as error:
         raise LogUnrecoverable(f"{error}{await _affected(row, store, identity, bounds)}") from error
     return bounds
@@ -136,15 +133,12 @@ async def check_inputs(row: PartitionRow, inputs: InputTopics) -> Mapping[str, s
     return ids
 
 
-async def has_other_tail(
-    row: PartitionRow, log: Log, bounds: LogBounds, read: Mapping[int, LogRecord] | None = None
-) -> bool:
-    """Whether another record stands where the last one was applied; ``read`` as for ``inspect``."""
+async def has_other_tail(row: PartitionRow, log: ReadableLog, bounds: LogBounds) -> bool:
+    """Whether another record stands where the last one was applied."""
     if row.tail is None or not bounds.begin <= row.tail[0] < bounds.end:
         return False
     offset, digest = row.tail
-    record = (read or {}).get(offset) or (await log.read(row.partition, offset, offset + 1, 1))[0]
-    return digest_of(record) != digest
+    return digest_of((await log.read(row.partition, offset, offset + 1, 1))[0]) != digest
 
 
 async def _affected(row: PartitionRow, store: KnownRuns, identity: LogIdentity, bounds: LogBounds) -> str:
@@ -159,8 +153,8 @@ async def _affected(row: PartitionRow, store: KnownRuns, identity: LogIdentity, 
     return f" Runs that Postgres knows to have lost events: {', '.join(runs[:_NAMED_RUNS])}{more}."
 
 
-async def _check_tail(row: PartitionRow, log: Log, bounds: LogBounds, read: Mapping[int, LogRecord] | None) -> None:
-    if row.tail is not None and await has_other_tail(row, log, bounds, read):
+async def _check_tail(row: PartitionRow, log: ReadableLog, bounds: LogBounds) -> None:
+    if row.tail is not None and await has_other_tail(row, log, bounds):
         raise LogUnrecoverable(
             f"log partition {row.partition}: the record at {row.tail[0]} is not the one that was applied: the log "
             f"was truncated below {row.applied} and has grown again to {bounds.end}. Restore the topic from a backup"

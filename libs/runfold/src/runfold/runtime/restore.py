@@ -19,12 +19,12 @@ from runfold.core.events import InputSettled, PartitionClaimed, RunEvent
 from runfold.core.fence import Fence, Head, Judgement, Kind
 from runfold.core.state import State
 from runfold.core.transitions import fold
-from runfold.ports.log import Log, LogRecord, LogUnrecoverable
+from runfold.ports.log import Log, LogRecord, LogUnrecoverable, ReadableLog
 from runfold.ports.store import PartitionRow, Snapshots, StoredRun
 from runfold.runtime.identity import inspect
+from runfold.runtime.reading import READ_BATCH, ReadAhead
 
 _log = structlog.get_logger(__name__)
-READ_BATCH = 2000
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Replay:
         set_aside: Snapshots that could not be read so far.
     """
 
-    def __init__(self, partition: int, log: Log, store: Snapshots | None, fence: Fence) -> None:
+    def __init__(self, partition: int, log: ReadableLog, store: Snapshots | None, fence: Fence) -> None:
         self.partition = partition
         self.fence = fence
         self.runs: dict[str, Loaded] = {}
@@ -281,13 +281,14 @@ async def take_over(partition: int, log: Log, store: Snapshots, epoch: int) -> t
         StoreUnavailable: Try again.
     """
     first, _ = await store.load_partition(partition)
-    keys, read = await _keys(partition, log, first, epoch)
-    row, stored = await store.load_partition(partition, keys)
+    ahead = ReadAhead(log, partition)
+    await ahead.load(first, epoch)
+    row, stored = await store.load_partition(partition, ahead.keys)
     known = row or await nothing_stored(partition, log)
-    await inspect(known, log, store, read)
+    await inspect(known, ahead, store)
     if known.epoch > epoch:
         return row, Replay(partition, log, None, Fence(epoch))
-    replay = await _replay_applied(partition, log, None, known, stored)
+    replay = await _replay_applied(partition, ahead, None, known, stored)
     await replay.read(known.applied, epoch, is_tail=True)
     return row, replay
 
@@ -296,24 +297,6 @@ async def nothing_stored(partition: int, log: Log) -> PartitionRow:
     """Give the row of a partition of which Postgres holds nothing: its log has to be read from the first record on."""
     identity = await log.identity()
     return PartitionRow.empty(partition, identity.cluster_id, identity.topic_id)
-
-
-async def _keys(partition: int, log: Log, row: PartitionRow | None, end: int) -> tuple[set[str], dict[int, LogRecord]]:
-    """The runs that have records behind what is applied, up to ``end``; and the record applied last, by its offset.
-
-    A log that begins later, or ends before, is found out afterwards.
-    """
-    applied = 0 if row is None else row.applied
-    start = applied if row is None or row.tail is None else row.tail[0]
-    keys: set[str] = set()
-    last: dict[int, LogRecord] = {}
-    start = max(start, (await log.bounds(partition)).begin)
-    while start < end:
-        records = await log.read(partition, start, end, READ_BATCH)
-        keys.update(record.key for record in records if record.key is not None and record.offset >= applied)
-        last |= {record.offset: record for record in records if record.offset < applied}
-        start = records[-1].offset + 1
-    return keys, last
 
 
 async def restore(partition: int, log: Log, store: Snapshots, row: PartitionRow, stored: list[StoredRun]) -> Replay:
@@ -333,7 +316,7 @@ async def restore(partition: int, log: Log, store: Snapshots, row: PartitionRow,
 
 
 async def _replay_applied(
-    partition: int, log: Log, store: Snapshots | None, row: PartitionRow, stored: list[StoredRun]
+    partition: int, log: ReadableLog, store: Snapshots | None, row: PartitionRow, stored: list[StoredRun]
 ) -> Replay:
     # Below ``applied`` the inputs of the row are settled already: a record there is judged by epoch and seq, and
     # against its neighbours.

@@ -16,7 +16,8 @@ from runfold.ports.log import Log, LogBounds, LogUnrecoverable
 from runfold.ports.store import Commit, PartitionRow
 from runfold.runtime.compactor.projection import project, run_row
 from runfold.runtime.identity import inspect
-from runfold.runtime.restore import READ_BATCH, Applied, Loaded, Replay
+from runfold.runtime.reading import READ_BATCH
+from runfold.runtime.restore import Applied, Loaded, Replay
 
 Progress = Callable[[int, int, int], None]
 """Told of the partition, the offset that was reached, and the one that will be."""
