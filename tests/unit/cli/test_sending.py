@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import pytest
 
+from runfold.cli import main, writing
 from runfold.cli.arguments import typed_approval_id
 from runfold.cli.running import CommandError
 from runfold.cli.writing import refusal, report_started, still_open
-from runfold.client import Settled, Submitted
+from runfold.client import Client, Settled, Submitted
 from runfold.core.events import Settlement
 from tests.unit.cli.test_following import stopped
 from tests.unit.client.world import RUN, World, settled, started
@@ -59,6 +63,20 @@ async def test_a_start_that_is_broken_off_prints_the_id(capsys: pytest.CaptureFi
 )
 def test_a_gate_may_be_named_by_its_step(typed: str, meant: str) -> None:
     assert typed_approval_id("m1", typed) == meant
+
+
+@pytest.mark.parametrize("command", ["approve", "reject"])
+def test_a_decision_by_step_is_sent_for_the_gate(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bare step would be refused by the owner, and stand among the dead inputs for good."""
+    world = World()
+
+    def with_client(_: object, body: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
+        asyncio.run(body(world.client))
+
+    monkeypatch.setattr(writing, "with_client", with_client)
+    assert main([command, RUN, "5", "--by", "dana", "--timeout", "0"]) == 0
+    [record] = world.broker.slice(world.topics.approvals, world.partition, 0, 1)
+    assert json.loads(record.value or b"")["approval_id"] == f"{RUN}:5"
 
 
 async def test_a_refusal_names_what_is_open_instead() -> None:
