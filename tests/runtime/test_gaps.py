@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from runfold.adapters.memory.broker import MemoryBroker
@@ -36,6 +37,33 @@ class _Inputs(MemoryInputs):
 def _mark(broker: MemoryBroker, count: int = 1) -> None:
     for _ in range(count):
         broker.append(TOPICS.requests, 0, b"r1", NO_INPUT)
+
+
+def test_inputs_that_retention_deleted_in_two_strides_are_all_said_to_be_lost() -> None:
+    """Nothing is read between them: the second stride must not hide the first, which would be called no input."""
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(model_app("done"))
+            await cluster.until(lambda: process.executor.ready)
+            await asyncio.sleep(1)
+            value = codec_inputs.encode_start("lost", "a", "go")
+            for end in (1, 2):
+                cluster.broker.append(TOPICS.requests, 0, b"lost", value)
+                cluster.broker.delete_before(TOPICS.requests, 0, end)
+                await asyncio.sleep(1)
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            said = [(s.cause.offset, s.outcome, s.reason) for s in cluster.records("r1")[1]]
+            assert said == [(0, "dead", "deleted"), (1, "dead", "deleted")]
+            cluster.broker.append(TOPICS.requests, 0, b"lost", value)
+            cluster.broker.delete_before(TOPICS.requests, 0, 4)
+            await cluster.start("r2", "a")
+            await cluster.ended("r2")
+            said = [(s.cause.offset, s.outcome, s.reason) for s in cluster.records("r1")[1]]
+            assert said[2:] == [(3, "dead", "deleted")]  # what was given before is nobody's loss
+
+    run_virtual(main())
 
 
 def test_the_position_passes_offsets_that_are_no_input() -> None:

@@ -84,6 +84,7 @@ class KafkaInputReader:
 
     def __init__(self, streams: Streams[InputRecord], offsets: Offsets, partition: int) -> None:
         self.skipped: dict[str, tuple[int, int]] = {}
+        self._lost_from: dict[str, int] = {}
         self._source = streams
         self._offsets = offsets
         self._partition = partition
@@ -99,7 +100,8 @@ class KafkaInputReader:
             )
             raise LogUnrecoverable(message)
         if wanted < exists.begin:
-            self.skipped[topic] = (wanted, exists.begin)
+            # Until a record is given, whoever reads has not looked: nothing that was lost before may be forgotten.
+            self.skipped[topic] = (self._lost_from.setdefault(topic, wanted), exists.begin)
             LOGGER.warning(
                 "%s[%d]: offsets %d to %d were deleted unread", topic, self._partition, wanted, exists.begin - 1
             )
@@ -133,6 +135,7 @@ class KafkaInputReader:
                 continue
             if found:
                 records += found
+                self._lost_from.pop(topic, None)
                 self._open[topic] = self._open.pop(topic)
         return records
 

@@ -49,6 +49,7 @@ class MemoryInputReader:
 
     def __init__(self, broker: MemoryBroker, partition: int, starts: Mapping[str, int]) -> None:
         self.skipped: dict[str, tuple[int, int]] = {}
+        self._lost_from: dict[str, int] = {}
         self._broker = broker
         self._partition = partition
         self._next = dict(starts)
@@ -74,6 +75,7 @@ class MemoryInputReader:
             records += [_record(topic, self._partition, stored) for stored in found]
             # A topic that gave something comes last next time, so that a full one does not starve the others.
             if found:
+                self._lost_from.pop(topic, None)
                 self._next[topic] = self._next.pop(topic)
         return records
 
@@ -85,7 +87,8 @@ class MemoryInputReader:
             message = f"{topic}[{self._partition}]: offset {wanted} is the next to read, but the topic ends at {end}"
             raise LogUnrecoverable(message)
         if wanted < begin:
-            self.skipped[topic] = (wanted, begin)
+            # Until a record is given, whoever reads has not looked: nothing that was lost before may be forgotten.
+            self.skipped[topic] = (self._lost_from.setdefault(topic, wanted), begin)
             self._next[topic] = begin
 
     async def close(self) -> None:
