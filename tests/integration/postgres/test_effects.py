@@ -8,6 +8,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from runfold.adapters.postgres import migrate
 from runfold.adapters.postgres.effects import PostgresEffects, TransactionSpoilt, open_effects
@@ -129,6 +130,54 @@ async def test_a_tool_gets_a_plain_connection_whatever_the_one_before_did_to_it(
     await perform(one, look, Effect("run", 3, 1))
     await one.close_pools()
     assert seen == [('"$user", public',), ("0",), ("30s",)]
+
+
+async def test_role_locks_and_temporary_tables_of_a_tool_end_with_it(
+    table: PostgresEffects, postgres_dsn: str, postgres_schema: str
+) -> None:
+    """The next call on that connection is who it should be; what psycopg has prepared there is no trap either."""
+    seen: list[Any] = []
+    role = sql.Identifier(f"narrow_{postgres_schema}")
+
+    async def spoil(connection: psycopg.AsyncConnection[Any]) -> Returned:
+        await connection.execute("select pg_advisory_lock(4711)")
+        await connection.execute("create temporary table mine (n int)")
+        await connection.execute("select 1 + 1", prepare=True)
+        await connection.execute(sql.SQL("grant all on schema {} to {}").format(sql.Identifier(postgres_schema), role))
+        tables = sql.SQL("grant all on all tables in schema {} to {}")
+        await connection.execute(tables.format(sql.Identifier(postgres_schema), role))
+        await connection.execute(sql.SQL("set role {}").format(role))
+        return DONE
+
+    async def look(connection: psycopg.AsyncConnection[Any]) -> Returned:
+        await connection.execute("select 1 + 1", prepare=True)
+        asked = "select current_user = session_user, to_regclass('mine') is null"
+        seen.append(await (await connection.execute(asked)).fetchone())
+        return DONE
+
+    one = await open_effects(postgres_dsn, table.schema, make=False, transactions=1)
+    async with await psycopg.AsyncConnection.connect(postgres_dsn, autocommit=True) as other:
+        await other.execute(sql.SQL("create role {}").format(role))
+        try:
+            await perform(one, spoil)
+            await perform(one, look, Effect("run", 3, 1))
+            locked = await (await other.execute("select pg_try_advisory_lock(4711)")).fetchone()
+        finally:
+            await one.close_pools()
+            await other.execute(sql.SQL("drop owned by {0}; drop role {0}").format(role))
+    assert (seen, locked) == ([(True, True)], (True,))
+
+
+async def test_a_bare_rollback_is_the_tools_own_error(table: PostgresEffects) -> None:
+    """psycopg would leave the transaction in silence, as if the tool had returned."""  # noqa: D403
+
+    async def leave(_: psycopg.AsyncConnection[Any]) -> Returned:
+        raise psycopg.Rollback
+
+    with pytest.raises(TransactionSpoilt, match=r"raised psycopg\.Rollback"):
+        await perform(table, leave)
+    assert await table.find("run", 2) is None
+    assert await perform(table, lambda _: asyncio.sleep(0, DONE), SECOND) == DONE
 
 
 async def test_questions_do_not_wait_for_tools(postgres_dsn: str, table: PostgresEffects) -> None:

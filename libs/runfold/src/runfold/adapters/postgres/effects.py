@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -47,10 +47,12 @@ class PostgresEffects:
         self.schema = check_schema(schema)
         self._statements = load_statements(schema)
         self._timeout_s = timeout_s
-        self._transactions = self._pool(dsn, transactions)
-        self._questions = self._pool(dsn, questions)
+        self._transactions = self._pool(dsn, transactions, _reset)
+        self._questions = self._pool(dsn, questions, None)  # no author's code ever has one
 
-    def _pool(self, dsn: str, max_size: int) -> AsyncConnectionPool[Connection]:
+    def _pool(
+        self, dsn: str, max_size: int, reset: Callable[[Connection], Awaitable[None]] | None
+    ) -> AsyncConnectionPool[Connection]:
         return AsyncConnectionPool(
             check_dsn(dsn),
             connection_class=Connection,
@@ -60,7 +62,7 @@ class PostgresEffects:
             timeout=self._timeout_s,
             check=AsyncConnectionPool.check_connection,
             configure=_configure,
-            reset=_reset,
+            reset=reset,
             open=False,
         )
 
@@ -137,7 +139,12 @@ class PostgresEffects:
     @staticmethod
     async def _work(connection: Connection, work: Work) -> Returned:
         await connection.execute("savepoint runfold_effect")
-        returned = await work(connection)
+        try:
+            returned = await work(connection)
+        except psycopg.Rollback as error:  # would end the transaction around it as if nothing were wrong
+            raise TransactionSpoilt(
+                "the tool raised psycopg.Rollback outside of a transaction block of its own: raise another error"
+            ) from error
         status = connection.info.transaction_status
         if returned.outcome is not Outcome.SUCCESS and status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             await connection.execute("rollback to savepoint runfold_effect")
@@ -279,9 +286,12 @@ async def _configure(connection: Connection) -> None:
 
 
 async def _reset(connection: Connection) -> None:
-    """Undo what a tool may have set for its session."""
+    """Undo what a tool may have set for its session: parameters, role, locks, temporary tables, prepared statements.
+
+    psycopg forgets what it has prepared when it sees this statement.
+    """
     connection.row_factory = tuple_row
-    await connection.execute("reset all")
+    await connection.execute("discard all", prepare=False)
 
 
 def _named(effect: Effect) -> dict[str, Any]:
