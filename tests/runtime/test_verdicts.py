@@ -278,3 +278,29 @@ def test_a_lookup_call_of_a_dead_owner_is_settled_by_the_reconciler() -> None:
             assert book.effects == {"r1:2": 1}
 
     run_virtual(main())
+
+
+def test_one_crash_behind_live_failures_is_not_three() -> None:
+    """Attempts that failed in a process that lives are retries: they bring no call nearer to being given up as lost."""
+
+    async def act(ctx: ToolContext[None]) -> str:
+        if ctx.attempt < 3:
+            raise RuntimeError("connection reset")
+        return await hang(ctx) if ctx.attempt == 3 else "done"
+
+    async def look(_: ToolContext[None]) -> object:
+        return ABSENT
+
+    async def main() -> None:
+        app = one_tool_app(Recovery.LOOKUP, act, lookup=look, timeout=10.0, retries=5)
+        async with Cluster.running(partitions=1) as cluster:
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await after_a_crash(cluster, process, 3)
+            second = await cluster.start_executor(app)
+            await cluster.until(lambda: second.executor.ready)
+            await rule_verdict(cluster, "absent", 3)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
+            assert requests(cluster)[-1] == (4, Why.ABSENT)
+
+    run_virtual(main())

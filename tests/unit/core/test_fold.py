@@ -153,6 +153,20 @@ def test_attempts_share_the_step_and_the_key() -> None:
     assert (call.retries, call.lost, call.absents) == (1, 1, 1)
 
 
+def test_of_absences_those_that_a_verdict_states_of_an_earlier_owners_call_are_losses() -> None:
+    """A crash is counted as one, a failure in a process that lives never."""
+    run = Run()
+    run.turn("a")
+    run.do(run.next.request("a", recovery=Recovery.LOOKUP))
+    verdict = Cause("runfold.control", 3, 7)
+    expected = []
+    for epoch, cause in ((0, None), (0, verdict), (5, None), (9, verdict)):
+        request = run.next.request("a", Why.ABSENT, recovery=Recovery.LOOKUP)
+        run.do(replace(request, epoch=epoch, cause=cause))
+        expected.append((run.call("a").lost, run.call("a").absents))
+    assert expected == [(0, 1), (0, 2), (0, 3), (1, 3)]
+
+
 def test_a_call_in_doubt_keeps_its_step_and_its_wait_is_named_by_it() -> None:
     """``resolve`` names the step; "absent" lets it run again with the same key."""
     run = Run()

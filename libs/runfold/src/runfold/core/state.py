@@ -111,8 +111,8 @@ class Call:
         step: Its step, allotted when it is opened (its gate's step + 1 if it is gated).
         sequential: While it has not returned, no other call of the turn is opened.
         attempt: The last attempt requested, 0 before the first; ``epoch``: of that request.
-        retries, lost, absents: Attempts by why: ``retry``; ``takeover`` (the one before was lost to a crash);
-            ``absent``.
+        retries, absents: Attempts by why: ``retry``; ``absent``.
+        lost: Attempts because the one before was lost to a crash: ``takeover``, and ``absent`` of a lost owner's call.
         remark: What the person said who refused it.
         entry, patch: The result for the transcript and the state changes, held until the turn closes.
         key_ttl_ms, settle_ms, dedupe, first_requested_at: As the last request says; ``requested_at``: its time. Unset
@@ -146,11 +146,11 @@ class Call:
         """Whether the effects table is asked what became of it."""
         return self.recovery is Recovery.TRANSACTIONAL or self.dedupe
 
-    def count(self, why: Why) -> None:
-        """Count one more attempt by its reason."""
+    def count(self, why: Why, *, is_foreign: bool = False) -> None:
+        """Count one more attempt by its reason; ``is_foreign``: the one before was a lost owner's."""
         self.retries += why is Why.RETRY
-        self.lost += why is Why.TAKEOVER
-        self.absents += why is Why.ABSENT
+        self.lost += why is Why.TAKEOVER or (why is Why.ABSENT and is_foreign)
+        self.absents += why is Why.ABSENT and not is_foreign
 
 
 @dataclass(frozen=True, slots=True)

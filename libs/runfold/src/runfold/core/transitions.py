@@ -172,6 +172,8 @@ def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
     _need(call.arguments in (None, event.arguments), event, "has other arguments than were approved or tried before")
     if event.why is Why.FIRST:
         _need_openable(state, event, call)
+    # A verdict that a call did not happen is about a lost owner's; about its own calls an owner asks by itself.
+    is_foreign = event.cause is not None and event.epoch != call.epoch
     _take_step(state, event, call, event.step)
     call.phase, call.arguments, call.recovery = Phase.REQUESTED, event.arguments, event.recovery
     call.timeout_ms, call.attempt, call.epoch = event.timeout_ms, event.attempt, event.epoch
@@ -180,7 +182,7 @@ def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
     call.first_requested_at = event.first_requested_at
     # A state of requests that an earlier release wrote stays what that release made of them, byte for byte.
     call.requested_at = None if event.first_requested_at is None else event.at
-    call.count(event.why)
+    call.count(event.why, is_foreign=is_foreign)
     state.accept_version = False
 
 

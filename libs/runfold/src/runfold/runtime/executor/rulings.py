@@ -31,7 +31,7 @@ from runfold.core.events import (
     Why,
 )
 from runfold.core.payload import Inline, inline_json, same
-from runfold.core.policy import MAX_LOST_ATTEMPTS
+from runfold.core.policy import MAX_LOST_ATTEMPTS, lost_too_often
 from runfold.core.state import Call, Phase, State, Status
 from runfold.ports.agents import Returned
 from runfold.runtime.executor import again, recovery, version_gate
@@ -319,10 +319,10 @@ def _absent(run: Run, batch: Batch, state: State, call: Call, cause: Cause) -> R
     elif again.is_forgotten(run, call):
         said = again.forgotten(run, call, "that its lookup finds nothing proves nothing")
         batch.add(drafts.doubt(state, stamp, call, said))
-    elif call.absents + 1 >= MAX_LOST_ATTEMPTS:
+    elif lost_too_often(call):
         detail = {"error": f"step {call.step} was lost {MAX_LOST_ATTEMPTS} times before it happened", "step": call.step}
         batch.add(drafts.interruption(state, stamp, WaitReason.ERROR, detail))
-    elif not again.is_its_turn(run, call, call.absents):
+    elif not again.is_its_turn(run, call, call.lost):
         return Hold(again.SUSPECT_PAUSE_S * (1 + run.world.chance.jitter()))
     else:
         again.request(run, batch, state, call, Why.ABSENT, cause)
