@@ -131,12 +131,9 @@ class Writer:
         """Execute a call of the open turn."""
         call = next(call for call in state.turn if call.asked.tool_call_id == call_id)
         stamp = self.stamp()
-        first = drafts.first_requested_at(call, stamp, recovery)
         memory: dict[str, Any] = {"key_ttl_ms": 86_400_000} if recovery is Recovery.KEYED else {"settle_ms": 30_000}
         arguments = inline_json({"q": call_id})
-        self.do(
-            drafts.tool_call(state, stamp, call, why, arguments, recovery, 10_000, first_requested_at=first, **memory)
-        )
+        self.do(drafts.tool_call(state, stamp, call, why, arguments, recovery, 10_000, **memory))
 
     def result(
         self,

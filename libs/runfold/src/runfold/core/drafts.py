@@ -76,7 +76,6 @@ def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
     timeout_ms: int,
     *,
     sequential: bool = False,
-    first_requested_at: int | None = None,
     key_ttl_ms: int | None = None,
     settle_ms: int | None = None,
     dedupe: bool = False,
@@ -87,6 +86,7 @@ def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
     """
     step = call.step or state.step + 1
     is_first = call.attempt == 0
+    key_ttl_ms = key_ttl_ms if is_first else call.key_ttl_ms
     return ToolCallRequested(
         **envelope(state, stamp),
         step=step,
@@ -100,21 +100,18 @@ def tool_call(  # noqa: PLR0913 - one per field that the author's tool decides
         timeout_ms=timeout_ms,
         approval_id=call.approval_id,
         sequential=sequential or call.sequential,
-        key_ttl_ms=key_ttl_ms if is_first else call.key_ttl_ms,
+        key_ttl_ms=key_ttl_ms,
         settle_ms=settle_ms if is_first else call.settle_ms,
         dedupe=dedupe if is_first else call.dedupe,
-        first_requested_at=first_requested_at,
+        first_requested_at=None if key_ttl_ms is None else _first_requested_at(call, stamp),
     )
 
 
-def first_requested_at(call: Call, stamp: Stamp, recovery: Recovery) -> int | None:
+def _first_requested_at(call: Call, stamp: Stamp) -> int | None:
     """Say since when a key may be known downstream, for the request that is being made.
 
-    A call that a person declared never to have happened begins anew; one of which an earlier release did not say when
-    it was first requested stays without. A tool that only reads has no key to care for.
+    A call that a person declared never to have happened begins anew.
     """
-    if recovery is Recovery.RERUN:
-        return None
     return stamp.at if call.attempt == 0 or call.phase is Phase.ABSENT else call.first_requested_at
 
 

@@ -32,12 +32,7 @@ def request(run: Run, batch: Batch, state: State, call: Call, why: Why, cause: C
     if call.recovery is Recovery.KEYED and may_have_happened and is_forgotten(run, call, call.timeout_ms):
         batch.add(drafts.doubt(state, stamp, call, forgotten(run, call, "running it again could have a second effect")))
         return
-    first = drafts.first_requested_at(call, stamp, call.recovery)
-    batch.add(
-        drafts.tool_call(
-            state, stamp, call, why, call.arguments, call.recovery, call.timeout_ms, first_requested_at=first
-        )
-    )
+    batch.add(drafts.tool_call(state, stamp, call, why, call.arguments, call.recovery, call.timeout_ms))
 
 
 def is_forgotten(run: Run, call: Call, until_sent_ms: int = 0) -> bool:

@@ -205,7 +205,6 @@ def _request(
             recovery,
             timeout_ms,
             sequential=sequential,
-            first_requested_at=drafts.first_requested_at(call, stamp, recovery),
             key_ttl_ms=spec.key_ttl_ms,
             settle_ms=spec.settle_ms,
             dedupe=spec.dedupe,
