@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from runfold import ABSENT, Agent, App, Recovery, ToolContext, tool
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import RunCancelled, Source, ToolReturned, Why
 from runfold.core.state import State
+from runfold.sdk import threads
 from runfold.testing import ScriptedModel
 from runfold.testing.simulation.cluster import Cluster
 from runfold.testing.simulation.loop import run_virtual
@@ -66,6 +68,43 @@ def test_absent_is_not_believed_before_the_lookup_has_settled(appears_after_s: f
                 assert appears_after_s <= asked[-1] < 40.0
             assert len(asked) <= 5
 
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_thread_that_ends_late_is_believed_or_settles_from_its_end(
+    monkeypatch: pytest.MonkeyPatch, *, raises: bool
+) -> None:
+    """It acts long behind time-out and grace, where the lookup finds it only a while later: once, whatever it says."""
+    acted: list[float] = []
+
+    def start(function: Callable[[], None], _: str) -> None:
+        asyncio.get_running_loop().call_later(24.0, function)
+
+    @tool(recovery=Recovery.LOOKUP, timeout=5.0, settle=30.0, retries=5)
+    def act() -> str:
+        """Act, at the end of its thread's time."""
+        acted.append(now())
+        if raises:
+            raise OSError("the connection broke")
+        return "done"
+
+    @act.lookup(tries=10)
+    async def find() -> Any:
+        """Find what was done a while ago."""
+        return "done" if any(now() - at >= 29.0 for at in acted) else ABSENT
+
+    async def main() -> None:
+        app = App([Agent("a", model=ScriptedModel([("act", {}), "x"]), instructions="", tools=[act])])
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.ended("r1")
+            await asyncio.sleep(100.0)
+            assert len(acted) == 1
+            assert requests(cluster) == [(1, Why.FIRST)]
+
+    monkeypatch.setattr(threads, "start", start)
     run_virtual(main())
 
 

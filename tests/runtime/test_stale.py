@@ -63,6 +63,46 @@ def test_a_stale_append_does_not_execute_what_another_owner_may_have_done() -> N
     run_virtual(main())
 
 
+def test_a_last_attempt_that_is_requested_again_waits_for_its_turn_too() -> None:
+    """Two calls have lost their process twice. The first one's acknowledgement is stale: nobody runs beside it then."""
+    begun: list[tuple[str, int]] = []
+    at_work: set[str] = set()
+
+    @tool(recovery=Recovery.KEYED)
+    async def pay(ctx: ToolContext[None]) -> str:
+        """Pay."""
+        begun.append((ctx.run_id, ctx.attempt))
+        if ctx.attempt < 3:
+            await asyncio.Event().wait()
+        at_work.add(ctx.run_id)
+        assert len(at_work) == 1
+        await asyncio.sleep(3.0)
+        at_work.remove(ctx.run_id)
+        return "paid"
+
+    async def main() -> None:
+        app = App([Agent("a", model=ScriptedModel([("pay", {}), "done"]), instructions="", tools=[pay])])
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start("r1", "a")
+            await cluster.start("r2", "a")
+            for attempt in (1, 2):
+                process = await cluster.start_executor(app, f"p{attempt}")
+                await cluster.until(lambda attempt=attempt: {("r1", attempt), ("r2", attempt)} <= set(begun))  # type: ignore[misc]
+                process.kill()
+            log = FaultyLog(cluster.broker)
+            log.trap = lambda record: isinstance(record, ToolCallRequested)
+            await cluster.start_executor(app, "p3", log)
+            await cluster.until(lambda: log.hold_acks)
+            await asyncio.sleep(6)
+            log.release()
+            for run_id in ("r1", "r2"):
+                assert (await cluster.ended(run_id)).ended is Status.COMPLETED
+            assert sorted(run_id for run_id, attempt in begun if attempt > 2) == ["r1", "r2"]
+            assert max(attempt for _, attempt in begun) == 4
+
+    run_virtual(main())
+
+
 def test_an_idle_owner_notices_a_claim_that_landed_after_its_own() -> None:
     """Nothing is appended, so no gap shows it: the owner looks, and claims again."""
 

@@ -71,9 +71,11 @@ class Calls:
     async def _earlier(self, tool: AnyTool, call: Invocation, recovery: Recovery) -> Returned | Unknown | None:
         """Say what an earlier thread of the call did behind its time-out; None: nothing that stands in the way."""
         key = call.idempotency_key
-        if recovery is Recovery.LOOKUP and self._threads.has_outlived(key):
+        if recovery is Recovery.LOOKUP and self._threads.late(key) is not None:
             answer = await self.look_up(tool, call)
-            return None if isinstance(answer, NotThere) else answer
+            if isinstance(answer, NotThere):
+                return None if tool.spec.settle_ms is None else Unknown(_RAISED_LATE)
+            return answer
         late = self._threads.take_late(key) if recovery is Recovery.MANUAL or call.dedupe else None
         return None if late is None else await self._taken(tool, asyncio.wrap_future(late))
 
@@ -97,13 +99,17 @@ class Calls:
     async def look_up(self, tool: AnyTool, call: Invocation) -> Returned | NotThere | Unknown:
         """Ask a tool's lookup; see ``RunningAgent.look_up``.
 
-        While a thread of the call still runs in this process, "absent" may not stay true: it is not believed.
+        A thread that has ended behind its time-out is asked first: it knows what it did. While it still runs, "absent"
+        may not stay true: it is not believed.
         """
         asked = tool.lookup_function
         if asked is None:
             return Unknown(f"tool {tool.name!r} has no lookup function")
         key = call.idempotency_key
-        was_running = self._threads.is_running(key)
+        was_running = self._threads.is_running(key)  # asked first: who runs no more has left what it did
+        said = await self._said_late(tool, key)
+        if said is not None:
+            return said
         if asked.timeout_s is not None:
             call = replace(call, timeout_s=asked.timeout_s)
         scope = asyncio.timeout(call.timeout_s)
@@ -116,6 +122,18 @@ class Calls:
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a lookup that fails has said nothing
             return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
         return self._found(tool, key, value, was_running=was_running)
+
+    async def _said_late(self, tool: AnyTool, key: str) -> Returned | None:
+        """Take what a thread said behind its time-out; None: none has ended, or it raised, which says nothing."""
+        late = self._threads.late(key)
+        if late is None or not late.done():
+            return None
+        try:
+            said = await self._taken(tool, asyncio.wrap_future(late))
+        except Exception:  # noqa: BLE001 - nobody knows what that means: the lookup is asked
+            return None
+        self._threads.looked_at(key)
+        return said
 
     def _found(self, tool: AnyTool, key: str, value: object, *, was_running: bool) -> Returned | NotThere | Unknown:
         if value is ABSENT and was_running:
@@ -193,6 +211,7 @@ class Calls:
 
 
 _THREAD_RUNS = "a thread of this call is still running in this process"
+_RAISED_LATE = "an earlier thread of this call raised behind its time-out; what it did may not show yet (settle)"
 
 
 def validated(tool: AnyTool, arguments: bytes) -> Valid | Invalid:

@@ -37,9 +37,9 @@ class Threads:
         """Whether a thread of this key has not returned yet."""
         return key in self._running
 
-    def has_outlived(self, key: str) -> bool:
-        """Whether a thread of this key outlived its wait, and nobody has looked since at what it did."""
-        return key in self._outlived
+    def late(self, key: str) -> Future[Any] | None:
+        """Give the thread of this key that outlived its wait, if nobody has looked since at what it did."""
+        return self._outlived.get(key)
 
     def looked_at(self, key: str) -> None:
         """Take note that somebody looked, after the last thread of this key had returned."""

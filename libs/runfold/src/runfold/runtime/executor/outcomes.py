@@ -168,7 +168,8 @@ def _unknown(run: Run, batch: Batch, state: State, call: Call, outcome: Unknown)
             again.fail(batch, state, call, outcome.error)
         case Recovery.LOOKUP:
             grace = run.world.settings.grace_s if outcome.timed_out else 0.0
-            run.certain_from[_attempt(state, call)] = run.world.clock.elapsed() + grace
+            if not outcome.timed_out:
+                run.certain_from[_attempt(state, call)] = run.world.clock.elapsed()
             run.after(grace, again.ask_later(run, call))
         case _:
             batch.add(drafts.doubt(state, batch.stamp(), call, outcome.error))
@@ -205,7 +206,11 @@ def _absent(run: Run, batch: Batch, state: State, call: Call) -> None:
 
 
 def _unsettled(run: Run, state: State, call: Call) -> float:
-    """For how many seconds more the lookup may miss what the call did: from when it could act no more, ``settle``."""
+    """For how many seconds more the lookup may miss what the call did: from when it could act no more, ``settle``.
+
+    Of a call that timed out nobody knows that moment: its thread may go on for long. It lies before the first "absent",
+    which no lookup says while a thread of the call still runs.
+    """
     if call.settle_ms is None:
         return 0.0
     now = run.world.clock.elapsed()
@@ -239,6 +244,10 @@ def _stale_again(run: Run, key: EffectKey, batch: Batch) -> None:
     if state.operational_wait() is not None and state.cancel_reason is None:
         return
     call, model = state.call_at(key.step), state.model_call
+    stale = model if call is None else call
+    if stale is not None and state.cancel_reason is None and not again.is_its_turn(run, stale, stale.lost - 1):
+        run.after(again.SUSPECT_PAUSE_S, lambda later: _stale_again(run, key, later))
+        return
     if call is not None and call.phase is Phase.REQUESTED:
         if state.cancel_reason is None:
             again.request(run, batch, state, call, Why.STALE)
