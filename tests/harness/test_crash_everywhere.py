@@ -15,7 +15,7 @@ import pytest
 from runfold import ABSENT, Absent, App, Recovery, ToolContext, tool
 from runfold.core.decisions import Fail, Finish, Plan, tool_calling
 from runfold.core.state import State
-from runfold.testing import CrashFindingsError, Harness, Report, crash_everywhere
+from runfold.testing import CrashFindingsError, Harness, Report, crash_everywhere, run
 from tests.harness.agents import World, app_of, everything, flying
 
 
@@ -112,6 +112,98 @@ def test_two_days_of_waiting_are_not_two_days_of_crashes() -> None:
     without = crash_everywhere(approved, everything, world=World, limit=1)
     assert report.awaits > without.awaits + 50
     assert report.tried == 8
+
+
+async def _paid_after_days(harness: Harness) -> str:
+    run_id = await harness.start("agent", "go")
+    await harness.advance(days=2)
+    await harness.approve(run_id)
+    output: str = await harness.result(run_id)
+    assert harness.world.total == 5, f"paid {harness.world.total}"
+    return output
+
+
+def _paying_too_late(desk: _Desk) -> App:
+    @tool(recovery=Recovery.KEYED, needs_approval=True)
+    async def pay(ctx: ToolContext[None]) -> str:
+        """Take note of the key first, and pay later."""
+        if ctx.idempotency_key not in desk.tickets:
+            desk.tickets[ctx.idempotency_key] = "paid"
+            await asyncio.sleep(0.5)
+            desk.total += 5
+        return "paid"
+
+    return app_of([pay], [("pay", {}), "ok"])
+
+
+def test_days_of_waiting_hide_nothing() -> None:
+    """After a stride too the process dies at each await of a tool: places are the same in every play."""
+    report = crash_everywhere(_paid_after_days, _paying_too_late, world=_Desk)
+    (finding,) = report.findings
+    assert finding.kind == "scenario"
+    assert "paid 0" in finding.what
+    assert all("while pay (step 3, attempt 1) was running" in place for place in finding.places)
+    assert len(finding.places) >= 3
+
+
+def test_one_more_timer_changes_nothing() -> None:
+    """Timers that ring at once ring in the order in which they were set, whatever else is in asyncio's heap."""
+
+    def rung(others: int) -> list[int]:
+        async def play() -> list[int]:
+            loop, heard = asyncio.get_running_loop(), list[int]()
+            for other in range(others):
+                loop.call_at(7.0 + other % 3, lambda: None)
+            for number in range(40):
+                loop.call_at(9.0, heard.append, number)
+            await asyncio.sleep(20)
+            return heard
+
+        return run(play())
+
+    assert rung(0) == rung(1) == rung(5) == list(range(40))
+
+
+def test_a_place_that_is_not_reached_is_no_place_that_was_tried() -> None:
+    """A tool that awaits less when the process is to die: the report says so, and does not vouch for these places."""
+    executions = itertools.count()
+
+    def hasty(_: _Desk) -> App:
+        @tool(recovery=Recovery.RERUN)
+        async def read(ctx: ToolContext[None]) -> str:
+            """Read in many pieces, in the two plays without a crash."""
+            for _ in range(12 if next(executions) < 2 else 0):
+                await asyncio.sleep(0)
+            return ctx.run_id
+
+        return app_of([read], [("read", {}), "ok"])
+
+    told: list[str] = []
+    report = crash_everywhere(finished, hasty, world=_Desk, progress=told.append)
+    (finding,) = report.findings
+    assert finding.kind == "unreached"
+    missed, places = len(told) - report.tried, len(told)
+    assert missed >= 10
+    assert f"{missed} of {places} places" in finding.what
+    assert "while read (step 2, attempt 1) was running" in finding.what
+    with pytest.raises(CrashFindingsError, match="not every place was tried"):
+        report.raise_for_findings()
+
+
+def test_threads_end_at_the_same_step_in_every_play() -> None:
+    """Real work in threads: two searches count the same awaits, and reach every place."""
+
+    def threads(_: _Desk) -> App:
+        @tool(recovery=Recovery.RERUN)
+        async def read(ctx: ToolContext[None]) -> str:
+            """Read in a thread."""
+            return await asyncio.to_thread(str, ctx.run_id)
+
+        return app_of([read], [("read", {}), "ok"])
+
+    first, second = (crash_everywhere(finished, threads, world=_Desk, every=3) for _ in range(2))
+    assert first.ok, str(first)
+    assert first.awaits == second.awaits
 
 
 def test_an_app_without_a_world_is_shared() -> None:

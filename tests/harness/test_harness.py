@@ -183,6 +183,7 @@ async def test_an_indeterminate_call_is_settled_by_a_person() -> None:
         with pytest.raises(RunWaitsError, match="indeterminate") as raised:
             await harness.result(run_id)
         assert raised.value.reasons == ("indeterminate",)
+        assert "nobody knows whether fly(), step 2, attempt 1, has happened (its executor is gone" in str(raised.value)
         await harness.resolve(run_id, 2, result="landed")
         assert await harness.result(run_id) == "The end."
         assert harness.world.flown == 1

@@ -41,6 +41,22 @@ class MemoryEffectsDatabase:
     held: dict[Key, asyncio.Event] = field(default_factory=dict)
 
 
+class NothingToRead:
+    """What a noted statement gives: no rows, and a word about it to whoever wants some."""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never given
+        raise AttributeError(
+            f"there is no {name!r} here: the in-memory connection of a TRANSACTIONAL tool notes statements and reads "
+            "nothing; for a tool that reads, give the test a database: Harness(..., effects=...), see docs/testing.md",
+            name=name,
+            obj=self,
+        )
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        rows: AsyncIterator[Any] = self.__getattr__("rows")
+        return rows
+
+
 class MemoryConnection:
     """What a TRANSACTIONAL tool is handed: it notes statements, which become true with the commit."""
 
@@ -48,7 +64,7 @@ class MemoryConnection:
         self.statements: list[tuple[Any, Any]] = []
         self.is_ended = False
 
-    async def execute(self, query: Any, params: Any = None) -> None:  # noqa: ANN401 - as psycopg's
+    async def execute(self, query: Any, params: Any = None) -> NothingToRead:  # noqa: ANN401 - as psycopg's
         """Note a statement.
 
         Raises:
@@ -57,6 +73,7 @@ class MemoryConnection:
         if self.is_ended:
             raise EffectsUnavailable("the session was ended: idle in transaction")
         self.statements.append((query, params))
+        return NothingToRead()
 
 
 class MemoryEffects:

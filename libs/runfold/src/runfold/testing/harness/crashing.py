@@ -31,6 +31,8 @@ Scenario = Callable[[Harness], Awaitable[Any]]
 # Virtual seconds that a scenario with a crash may take longer than the one without, time skipped left out.
 _LONGER_S = 7200.0
 _QUIET_S = 5.0
+# Plays in which a place is looked for: where real threads or sockets are at work, one play is not quite as another.
+_PLAYS = 3
 
 
 def crash_everywhere(  # noqa: PLR0913 - each has a default
@@ -125,16 +127,29 @@ class _Search:
         recoveries = self._recoveries()
         places = _thinned(counting.places, every, limit)
         limit_s = counting.seconds + _LONGER_S
-        for step in places:
-            killing = _Killing(step, limit_s)
-            played = self._play(killing, Asking.ONCE)
-            report.tried += 1
-            for finding in judged(played, calm, unstable, recoveries, self.changing):
-                finding.places = [played.place or f"never: step {step} was not reached"]
-                report.add(finding, is_failure=finding.kind != PERSON or self.fail_on_indeterminate)
+        missed: list[_Place] = []
+        for place in places:
+            played = self._killed(place, limit_s)
+            if played.place is None:
+                missed.append(place)
+            else:
+                report.tried += 1
+                for finding in judged(played, calm, unstable, recoveries, self.changing):
+                    finding.places = [played.place]
+                    report.add(finding, is_failure=finding.kind != PERSON or self.fail_on_indeterminate)
             self._tell(report, len(places), began)
+        if missed:
+            report.add(_unreached(missed, len(places)))
         report.seconds = time.monotonic() - began
         return report
+
+    def _killed(self, place: _Place, limit_s: float) -> Played:
+        """Play until the process has died at a place; after some plays without, give the last."""
+        for _ in range(_PLAYS - 1):
+            played = self._play(_Killing(place, limit_s), Asking.ONCE)
+            if played.place is not None:
+                return played
+        return self._play(_Killing(place, limit_s), Asking.ONCE)
 
     def _play(self, watch: _Watch, asking: Asking) -> Played:
         judge = PlannerJudge(self.decisions, asking)
@@ -200,6 +215,16 @@ def _unstable(again: Played, calm: Played) -> list[Finding]:
     return [Finding("unstable", what, subject) for subject, what in differences(again, calm)]
 
 
+def _unreached(missed: Sequence[_Place], places: int) -> Finding:
+    """Say that something was not tried: a report without this would vouch for places where nothing has died."""
+    more = f"; and {len(missed) - 1} more" if len(missed) > 1 else ""
+    what = (
+        f"{len(missed)} of {places} places came when they were counted, and not when the process was to die there: "
+        f"{missed[0].words}{more}. Does what runs there depend on real time, chance, or what an earlier run left?"
+    )
+    return Finding("unreached", what, "")
+
+
 def _unlike(first: App, second: App) -> list[Finding]:
     found: list[Finding] = []
     for one, other in zip(first.agents, second.agents, strict=True):
@@ -217,7 +242,7 @@ def _unlike(first: App, second: App) -> list[Finding]:
     return found
 
 
-def _thinned(places: Sequence[int], every: int, limit: int | None) -> list[int]:
+def _thinned(places: Sequence[_Place], every: int, limit: int | None) -> list[_Place]:
     chosen = list(places[:: max(1, every)])
     if limit is None or limit >= len(chosen):
         return chosen
@@ -227,6 +252,22 @@ def _thinned(places: Sequence[int], every: int, limit: int | None) -> list[int]:
 # --- who watches the first executor's steps ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A step before which the process can die, told so that another play has it too.
+
+    Attributes:
+        world: What the process leaves behind there.
+        steps: Which one it is of the steps that leave this behind. Not of all: where real threads or sockets are at
+            work, there are more or fewer steps in which nothing happens.
+        words: Where it is, for people.
+    """
+
+    world: tuple[int, ...]
+    steps: int
+    words: str
+
+
 class _Watch:
     """Watches the first executor's process, from the first input to the scenario's end."""
 
@@ -234,6 +275,8 @@ class _Watch:
         self.limit_s: float | None = None
         self._node: ExecutorNode | None = None
         self._has_begun = False
+        self._world: tuple[int, ...] = ()
+        self._steps = 0
 
     def attach(self, engine: Engine, played: Played) -> None:
         self._engine = engine
@@ -257,6 +300,18 @@ class _Watch:
     def on_step(self, process: Process) -> None:
         """Let the process go on."""
 
+    def _look(self) -> tuple[tuple[int, ...], int]:
+        """Look at the world before a step: give it, and how many steps have found it so, with this one."""
+        world = self._engine.world()
+        self._steps = self._steps + 1 if world == self._world else 1
+        self._world = world
+        return world, self._steps
+
+    def _words(self, process: Process) -> str:
+        engine = self._engine
+        running = engine.journal.running_in(process)
+        return place_of_death(engine.ledger.refresh().events, running, engine.journal.calls, process)
+
     async def limited(self, scenario: Awaitable[Any]) -> Any:  # noqa: ANN401 - the author's value
         if self.limit_s is None:
             return await scenario
@@ -269,7 +324,8 @@ class _Counting(_Watch):
 
     Attributes:
         awaits: All places.
-        places: Steps before which the process can die, without those that leave the same world as the one before.
+        places: Those that leave another world than the one before, or at which a function of the author runs: it may
+            do anything between two awaits.
         seconds: Virtual seconds of the scenario.
     """
 
@@ -278,17 +334,14 @@ class _Counting(_Watch):
         self._thorough = thorough
         self.awaits = 0
         self.seconds = 0.0
-        self.places: list[int] = []
-
-        self._world: object = None
+        self.places: list[_Place] = []
 
     def on_step(self, process: Process) -> None:
         """Count a place; what the last step left as it was, the next owner finds as it was."""
         self.awaits += 1
-        world = self._engine.world(process)
-        if self._thorough or world != self._world:
-            self.places.append(process.steps)
-        self._world = world
+        world, steps = self._look()
+        if self._thorough or steps == 1 or self._engine.journal.running_in(process):
+            self.places.append(_Place(world, steps, self._words(process)))
 
     async def limited(self, scenario: Awaitable[Any]) -> Any:  # noqa: ANN401 - the author's value
         """Note how long it takes."""
@@ -300,19 +353,17 @@ class _Counting(_Watch):
 
 
 class _Killing(_Watch):
-    """Kills the process before one of its steps."""
+    """Kills the process at a place."""
 
-    def __init__(self, step: int, limit_s: float) -> None:
+    def __init__(self, place: _Place, limit_s: float) -> None:
         super().__init__()
         self.limit_s = limit_s
-        self._step = step
+        self._place = place
 
     def on_step(self, process: Process) -> None:
-        if process.steps != self._step or self._node is None:
+        """Kill it there."""
+        if self._look() != (self._place.world, self._place.steps) or self._node is None:
             return
-        engine = self._engine
-        events = engine.ledger.refresh().events
-        running = engine.journal.running_in(process)
-        self._played.place = place_of_death(events, running, engine.journal.calls, process)
+        self._played.place = self._words(process)
         process.on_step = None
-        engine.kill(self._node)
+        self._engine.kill(self._node)

@@ -332,17 +332,16 @@ class Engine:
         last: dict[str, Event] = {event.run_id: event for event in self.ledger.refresh().events}
         return list(last.values())
 
-    def world(self, process: Process) -> tuple[int, ...]:
+    def world(self) -> tuple[int, ...]:
         """Give numbers that change with whatever a process leaves behind, should it die now.
 
-        Each step of a process in which a function of the author runs counts: it may do anything.
+        What a function of the author does while it runs is not among them.
         """
         broker, database = self.cluster.broker, self.cluster.database
         records = sum(broker.bounds(topic, p)[1] for topic in broker.topics.all for p in range(broker.partitions))
         rows = sum(row.version for row in database.partitions.values())
         kept = len(self.cluster.effects_database.rows) + len(self.cluster.blobs.stored)
-        working = process.steps if self.journal.running_in(process) else 0
-        return records, rows, kept, len(self.journal.calls), self.journal.ended, working
+        return records, rows, kept, len(self.journal.calls), self.journal.ended
 
 
 def _last(event: Event) -> str:

@@ -49,13 +49,20 @@ def _say(wait: Json) -> str:
         case "awaiting_approval":
             return f"{said} of {wait['tool']}({_arguments(wait)}): harness.approve or harness.reject"
         case "indeterminate":
-            return f"{said}: nobody knows what became of {_about(detail)}: harness.resolve"
+            return f"{said}: {_doubt(wait, detail)}; say it: harness.resolve"
         case "version_mismatch":
             return f"{said}: {_about(detail)}: harness.resume(..., accept_version=True), or deploy what it started with"
         case "unknown_agent":
             return f"{said}: harness.deploy an app that has the agent"
         case _:
             return f"{said}: {_about(detail)}: harness.resume"
+
+
+def _doubt(wait: Json, detail: Json) -> str:
+    attempt = f", attempt {detail['attempt']}" if "attempt" in detail else ""
+    reason = f" ({detail['error']})" if detail.get("error") else ""
+    call = f"{wait['tool']}({_arguments(wait)})"
+    return f"nobody knows whether {call}, step {wait['step']}{attempt}, has happened{reason}"
 
 
 def _arguments(wait: Json) -> str:

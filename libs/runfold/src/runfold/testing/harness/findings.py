@@ -17,6 +17,7 @@ TITLES = {
     "planner": "a planner does not depend on the state alone",
     "definition": "the app is another one in every process",
     "unstable": "two runs without any crash differ",
+    "unreached": "not every place was tried",
     PERSON: "a person would have to decide",
 }
 

@@ -7,20 +7,46 @@ too, while an author's thread is at work, or an author's coroutine runs and a fi
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent import futures
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, TypeVarTuple, Unpack
 
 from runfold.testing.simulation.loop import VirtualLoop
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 # A thread that is done within this time ends in the very callback that started it: so a run repeats itself.
 _THREAD_S = 1.0
 # Threads that nobody told of (aiosqlite's, anyio's) wake the loop within this time, or find the clock moved.
 _FOREIGN_S = 0.02
 _OURS = ("MainThread", "runfold", "asyncio_")
+
+
+class _Moment(float):
+    """A time that comes after an equal one that was asked for earlier.
+
+    asyncio keeps timers in a heap, which says nothing about equal ones: one more timer anywhere (a time-out around a
+    scenario) would let others ring in another order, and a process take its steps in another one.
+    """
+
+    __slots__ = ("number",)
+
+    number: int
+
+    @classmethod
+    def of(cls, when: float, number: int) -> _Moment:
+        """Number a time."""
+        made = cls(when)
+        made.number = number
+        return made
+
+    def __lt__(self, other: float) -> bool:
+        if isinstance(other, _Moment) and float(self) == float(other):
+            return self.number < other.number
+        return float(self) < float(other)
 
 
 class HarnessLoop(VirtualLoop):
@@ -38,6 +64,10 @@ class HarnessLoop(VirtualLoop):
         self.has_callers_elsewhere = False
         self.at_work: Callable[[], bool] = _nothing
         self._threads: set[futures.Future[Any]] = set()
+        self._timers = 0
+        # As asyncio's own, which it would make by itself, and closes.
+        self._pool = futures.ThreadPoolExecutor(thread_name_prefix="asyncio_harness")
+        self.set_default_executor(self._pool)
 
     def is_real(self, has_files: bool) -> bool:  # noqa: FBT001 - the selector's question
         """Whether time passes as it really does."""
@@ -52,11 +82,23 @@ class HarnessLoop(VirtualLoop):
         is_possible = threading.active_count() > 1 and self.at_work()
         return _FOREIGN_S if is_possible and any(_is_foreign(one) for one in threading.enumerate()) else 0.0
 
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[Unpack[Ts]], object],
+        *args: *Ts,
+        context: contextvars.Context | None = None,
+    ) -> asyncio.TimerHandle:
+        """Schedule a callback for a time; of equal times, the one that was asked for first comes first."""
+        self._timers += 1
+        return super().call_at(_Moment.of(when, self._timers), callback, *args, context=context)
+
     def thread_started(self, future: futures.Future[Any]) -> None:
         """Take note of an author's thread, and give it the time to end here and now."""
         self._threads.add(future)
         future.add_done_callback(self._threads.discard)
-        futures.wait([future], _THREAD_S)
+        if futures.wait([future], _THREAD_S).done:
+            self._threads.discard(future)  # the thread has it still to do: time would be real for a moment
 
     def run_in_executor(  # type: ignore[override]  # typeshed's own signature is of variadic generics
         self,
@@ -64,18 +106,18 @@ class HarnessLoop(VirtualLoop):
         func: Callable[..., T],
         *args: Any,  # noqa: ANN401 - as asyncio's
     ) -> asyncio.Future[T]:
-        """Run in a thread, as ``asyncio.to_thread`` does, and take note of it."""
-        done: futures.Future[None] = futures.Future()
+        """Run in a thread, as ``asyncio.to_thread`` does, and take note of it.
 
-        def counted() -> T:
-            try:
-                return func(*args)
-            finally:
-                done.set_result(None)
+        Not by asyncio's own: the thread would wake the loop some microseconds after it has ended, in another turn each
+        time.
+        """
+        future = (executor or self._pool).submit(func, *args)
+        self.thread_started(future)
+        return asyncio.wrap_future(future, loop=self)
 
-        future = super().run_in_executor(executor, counted)
-        self.thread_started(done)
-        return future
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109, ARG002 - as asyncio's
+        """Wait for the threads, here and now: for a thread that waits for them, a loop that ends has no time."""
+        self._pool.shutdown()
 
 
 def _nothing() -> bool:
