@@ -9,9 +9,10 @@ import pytest
 from golden_examples import examples
 from runfold.codec import log
 from runfold.codec.snapshots import encode_state, state_schema
-from runfold.core.events import UNKNOWN_VERSION, AskedCall, ToolCallRequested
+from runfold.core.events import UNKNOWN_VERSION, AskedCall, Recovery, ToolCallRequested, Why
 from runfold.core.payload import Inline
 from runfold.core.state import Call, State
+from tests.unit.core.building import Run
 
 [REQUESTED] = [record for record in examples() if isinstance(record, ToolCallRequested)]
 PLAIN = dataclasses.replace(REQUESTED, key_ttl_ms=None, settle_ms=None, dedupe=False, first_requested_at=None)
@@ -22,6 +23,17 @@ def test_a_request_that_uses_nothing_new_can_be_read_by_the_release_before() -> 
     value = log.encode(PLAIN)[1]
     assert value.startswith(OLD.prefix)
     assert log.decode(value) == PLAIN
+
+
+@pytest.mark.parametrize("recovery", Recovery)
+def test_what_is_drafted_for_a_plain_tool_is_such_a_request(recovery: Recovery) -> None:
+    """Of whatever class, the first one and the next; and so is the state that they fold to."""
+    run = Run()
+    run.turn("a")
+    for why in (Why.FIRST, Why.STALE):
+        request = run.do(run.next.request("a", why, recovery=recovery))
+        assert log.encode(request)[1].startswith(OLD.prefix)
+    assert not encode_state(run.state)[0].startswith(state_schema().prefix)
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ class ToolCallRequested(RunEvent):
         settle_ms: How long after a call has ended its lookup may still miss it.
         dedupe: The effects table stands in for a downstream that knows no keys.
         first_requested_at: ``at`` of the first request that may have been performed: from then on the key's lifetime
-            counts; None where an earlier release wrote.
+            counts; None without ``key_ttl_ms``.
     """
 
     step: int

@@ -115,8 +115,8 @@ class Call:
         lost: Attempts because the one before was lost to a crash: ``takeover``, and ``absent`` of a lost owner's call.
         remark: What the person said who refused it.
         entry, patch: The result for the transcript and the state changes, held until the turn closes.
-        key_ttl_ms, settle_ms, dedupe, first_requested_at: As the last request says; ``requested_at``: its time. Unset
-            where an earlier release wrote the request.
+        key_ttl_ms, settle_ms, dedupe, first_requested_at: As the last request says.
+        requested_at: The last request's time; unset without ``first_requested_at``, which goes with ``key_ttl_ms``.
     """
 
     asked: AskedCall

@@ -180,7 +180,7 @@ def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
     call.sequential = event.sequential
     call.key_ttl_ms, call.settle_ms, call.dedupe = event.key_ttl_ms, event.settle_ms, event.dedupe
     call.first_requested_at = event.first_requested_at
-    # A state of requests that an earlier release wrote stays what that release made of them, byte for byte.
+    # A state of requests as an earlier release writes them stays what that release makes of them, byte for byte.
     call.requested_at = None if event.first_requested_at is None else event.at
     call.count(event.why, is_foreign=is_foreign)
     state.accept_version = False
