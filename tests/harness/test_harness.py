@@ -276,6 +276,22 @@ async def test_transactional_tools_have_an_effects_table() -> None:
         assert harness.committed == [("insert into names values (%s)", ("ann",))]
 
 
+async def test_a_transactional_tool_that_reads_is_told_what_to_do() -> None:
+    """The in-memory connection has no rows: the error that the tool gets names the way out."""
+
+    @tool(recovery=Recovery.TRANSACTIONAL, retries=0)
+    async def read(ctx: ToolContext[None]) -> str:
+        """Read."""
+        rows = await ctx.connection.execute("select 1")
+        return str(await rows.fetchone())
+
+    async with Harness(app_of([read], [("read", {}), "ok"])) as harness:
+        await harness.result(await harness.start("agent", "go"))
+        (call,) = harness.calls("tool")
+        assert "there is no 'fetchone' here" in call.result
+        assert "Harness(..., effects=...)" in call.result
+
+
 async def test_a_harness_is_entered_before_it_is_used_and_once() -> None:
     """The error says how."""
     harness = Harness(everything, world=World)

@@ -47,7 +47,7 @@ class NothingToRead:
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - never given
         raise AttributeError(
             f"there is no {name!r} here: the in-memory connection of a TRANSACTIONAL tool notes statements and reads "
-            "nothing; for a tool that reads, give the test a database: Harness(..., effects=...), see docs/testing.md",
+            "nothing; for a tool that reads, say what it finds: Harness(..., effects=...), see docs/testing.md",
             name=name,
             obj=self,
         )
