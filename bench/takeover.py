@@ -73,6 +73,11 @@ class Bench:
         """Keep the longest of one repeat."""
         self.found[name].append(max(seconds))
 
+    def note_gaps(self, name: str, seconds: Sequence[float]) -> None:
+        """Keep the longest standstill of one repeat, and that of its median run."""
+        self.note(name, seconds)
+        self.found[f"{name} of the median run"].append(statistics.median(seconds))
+
     def gaps(self, partitions: set[int], since: float) -> list[float]:
         """Give the standstill of each partition that moved."""
         spans = [gap(self.watch.entries(partition), since) for partition in partitions]
@@ -112,7 +117,7 @@ def roll(bench: Bench, repeats: int) -> None:
         told = now()
         bench.note("SIGTERM to exit", [bench.services.stop(leaver)])
         bench.await_moved(moving, told)
-        bench.note("hand-over: standstill", bench.gaps(moving, told))
+        bench.note_gaps("hand-over: standstill", bench.gaps(moving, told))
         bench.note("hand-over: pause of others", bench.pauses(kept, told - _BEFORE_S, now()))
         for name, seconds in _parts(bench, stayer, moving, told).items():
             bench.note(f"hand-over: SIGTERM, {name}", seconds)
@@ -121,7 +126,7 @@ def roll(bench: Bench, repeats: int) -> None:
         settle(bench.services, bench.watch, {stayer.pid, joiner.pid})
         moving = bench.watch.of(joiner.pid)
         bench.await_moved(moving, before)
-        bench.note("scale-out: standstill", bench.gaps(moving, before))
+        bench.note_gaps("scale-out: standstill", bench.gaps(moving, before))
         kept = bench.watch.of(stayer.pid)
         bench.note("scale-out: pause of others", bench.pauses(kept, before - _BEFORE_S, now()))
         last = {name: round(seconds[-1], 3) for name, seconds in bench.found.items()}
