@@ -43,6 +43,7 @@ class Drivers:
             return found[0]
         driver = Driver(self._tenure, run_id, loaded)
         self._drivers[run_id] = (driver, self._group.create_task(driver.drive(), name=f"run {run_id}"))
+        self._count()
         return driver
 
     def deliver(self, run_id: str, arrived: Arrived) -> None:
@@ -65,7 +66,6 @@ class Drivers:
         world = self._tenure.world
         while True:
             await asyncio.sleep(world.settings.evict_every_s)
-            world.metrics.runs_in_memory(self._tenure.partition, len(self))
             for driver in [driver for driver in self if driver.is_needless]:
                 self._evict(driver)
             try:
@@ -97,3 +97,7 @@ class Drivers:
     def _evict(self, driver: Driver) -> None:
         _, task = self._drivers.pop(driver.run.run_id)
         task.cancel()
+        self._count()
+
+    def _count(self) -> None:
+        self._tenure.world.metrics.runs_in_memory(self._tenure.partition, len(self))
