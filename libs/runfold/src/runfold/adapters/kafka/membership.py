@@ -22,6 +22,8 @@ from runfold.ports.membership import AssignmentListener
 
 _POLL_S: Final = 0.05
 _ABANDON_S: Final = 5.0
+_CLOSE_S: Final = 5.0
+"""How long the client may take to leave once nothing is ours any more."""
 _STEP_S: Final = 0.5
 """What one turn of the poll loop adds at most to the time that the event loop is held to have stood still."""
 
@@ -151,9 +153,25 @@ class _Member:
         except RuntimeError as error:  # The loop was closed without leaving: leave for it.
             self._fail(error)
         finally:
-            # Calls _on_revoke or _on_lost for what is still assigned.
-            self._consumer.close()
+            self._close()
             self._report_end()
+
+    def _close(self) -> None:
+        """Leave the group; calls _on_revoke or _on_lost for what is still assigned.
+
+        After a broker restart librdkafka was seen not to come back from it when all members left at once. What was
+        assigned is drained by then: who waits on would be killed, and the group gives up a silent member anyway.
+        """
+        leaving = threading.Thread(target=self._consumer.close, name="runfold-kafka-leaving", daemon=True)
+        leaving.start()
+        busy_at = time.monotonic()
+        while leaving.is_alive():
+            leaving.join(_POLL_S)
+            if self._call is not None:
+                busy_at = time.monotonic()
+            elif time.monotonic() - busy_at > _CLOSE_S:
+                LOGGER.warning("group membership: the client does not leave; the group notices after the session")
+                return
 
     def _judge(self, message: Message) -> None:
         error = message.error()
