@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from runfold.adapters.kafka.clients import Heard, make_admin
 from runfold.adapters.kafka.config import KafkaConfig
-from runfold.adapters.kafka.errors import kafka_error
+from runfold.adapters.kafka.errors import KafkaUnavailable
+from runfold.adapters.kafka.questions import Questions
 from runfold.ports.drains import DrainsUnavailable
 
 _TRY_S: Final = 1.0
-_AGAIN_S: Final = 0.1
 
 
 class KafkaDrains:
@@ -34,12 +33,10 @@ class KafkaDrains:
     """
 
     def __init__(self, config: KafkaConfig, group: str, topic: str, timeout: float = 2.0) -> None:
-        self._config = config
         self._group = group
         self._topic = topic
-        self._timeout = timeout
-        self._heard = Heard()
-        self._admin: AdminClient | None = None
+        # A question that finds no coordinator (its topic is being made) is never answered: short tries, many times.
+        self._questions = Questions(config, timeout)
 
     async def mark(self, partitions: Sequence[int]) -> None:
         """Say that these are being drained."""
@@ -62,7 +59,7 @@ class KafkaDrains:
         wanted = ConsumerGroupTopicPartitions(self._group, places)
         written = await self._ask(
             lambda admin: admin.alter_consumer_group_offsets([wanted], request_timeout=_TRY_S),
-            "the writing of marks",
+            "that marks were written",
         )
         refused = [f"{at.partition}: {at.error.str()}" for at in written.topic_partitions or () if at.error is not None]
         if refused:
@@ -71,19 +68,11 @@ class KafkaDrains:
     async def _ask(
         self, call: Callable[[AdminClient], dict[str, Future[Any]]], what: str
     ) -> ConsumerGroupTopicPartitions:
-        """Ask, and ask again: a question that finds no coordinator (its topic is being made) is never answered."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._timeout
-        while True:
-            if self._admin is None:
-                self._admin = make_admin(self._config.admin(), self._heard)
-            try:
-                answer: ConsumerGroupTopicPartitions = await asyncio.wrap_future(call(self._admin)[self._group])
-            except KafkaException as error:
-                self._admin = None  # see Offsets: a client that failed may go on asking the wrong broker
-                if loop.time() >= deadline:
-                    message = f"Kafka did not answer about {what}: {kafka_error(error).str()}"
-                    raise DrainsUnavailable(message) from error
-                await asyncio.sleep(_AGAIN_S)
-            else:
-                return answer
+        async def ask(client: AdminClient) -> ConsumerGroupTopicPartitions:
+            answer: ConsumerGroupTopicPartitions = await asyncio.wrap_future(call(client)[self._group])
+            return answer
+
+        try:
+            return await self._questions.ask(ask, what)
+        except KafkaUnavailable as error:
+            raise DrainsUnavailable(str(error)) from error

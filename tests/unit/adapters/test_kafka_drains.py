@@ -1,0 +1,24 @@
+"""Drain marks when Kafka does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from devstack.ports import free_ports
+from runfold.adapters.kafka.config import KafkaConfig
+from runfold.adapters.kafka.drains import KafkaDrains
+from runfold.ports.drains import DrainsUnavailable
+
+
+async def test_a_question_that_fails_leaves_the_others_an_answer() -> None:
+    """They share a client, and one that fails is let go: whoever still waits for it would wait for ever."""
+    drains = KafkaDrains(KafkaConfig(f"127.0.0.1:{free_ports(1)[0]}"), "group", "topic", timeout=0.1)
+    async with asyncio.timeout(10):
+        first = asyncio.create_task(drains.marks([0]))
+        await asyncio.sleep(0.5)
+        second = asyncio.create_task(drains.marks([1]))
+        for question in (first, second):
+            with pytest.raises(DrainsUnavailable):
+                await question
