@@ -60,7 +60,9 @@ class Services:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is not None:
+            error.add_note(self.tails())
         for service in self.running():
             service.is_expected_to_run = False
             service.child.kill()
@@ -131,7 +133,9 @@ class Services:
         began = time.monotonic()
         service.child.send_signal(signal.SIGTERM)
         if not _wait_ended(service, _STOP_S):
-            raise DemoError(f"{service.name} should end within {_STOP_S:.0f} s after SIGTERM and does not")
+            raise DemoError(
+                f"{service.name} should end within {_STOP_S:.0f} s after SIGTERM and does not\n{service.tail()}"
+            )
         if service.child.returncode != 0:
             raise DemoError(f"{service.name} should end with code 0 after SIGTERM, not {service.child.returncode}")
         return time.monotonic() - began

@@ -33,7 +33,7 @@ def playing(stack: Stack, folder: Path) -> Iterator[Played]:
                 try:
                     told = tell(installation, services, world, said.append)
                 except Exception as error:
-                    error.add_note("\n".join([*said, services.tails()]))
+                    error.add_note("\n".join(said))
                     raise
             yield Played(told, said, installation.runfold("events", RUN))
         finally:

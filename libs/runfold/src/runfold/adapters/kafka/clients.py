@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import re
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from runfold.adapters.kafka.config import LOGGER, Settings
 from runfold.adapters.kafka.errors import KafkaConfigError, kafka_error
 
 REPEAT_S = 10.0
+CLOSE_S = 5.0
+"""How long a client may take to close: librdkafka was seen not to come back from it after a broker's restart."""
 # How long a connection had been tried for, and how many errors librdkafka had kept back: each time another number.
 _VARYING = re.compile(r" \(after \d+ms in state .*\)")
 # librdkafka logs these and hands them to ``error_cb`` as well.
@@ -120,3 +124,10 @@ def make_admin(settings: Settings, heard: Heard) -> AdminClient:
     with _naming_bad_settings():
         whole: Settings = {**settings, "error_cb": heard}
         return AdminClient(whole, logger=heard)
+
+
+async def join(thread: threading.Thread) -> None:
+    """Wait for the end of a client's thread, but not for ever: who waited on would be killed."""
+    await asyncio.to_thread(thread.join, CLOSE_S)
+    if thread.is_alive():
+        LOGGER.warning("%s: the client does not close within %g s; it is left behind", thread.name, CLOSE_S)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from runfold.adapters.kafka import clients
 from runfold.adapters.kafka.clients import Heard, make_consumer
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig, MemberSettings
 from runfold.adapters.kafka.errors import MembershipFailed, kafka_error
@@ -22,8 +23,6 @@ from runfold.ports.membership import AssignmentListener
 
 _POLL_S: Final = 0.05
 _ABANDON_S: Final = 5.0
-_CLOSE_S: Final = 5.0
-"""How long the client may take to leave once nothing is ours any more."""
 _STEP_S: Final = 0.5
 """What one turn of the poll loop adds at most to the time that the event loop is held to have stood still."""
 
@@ -159,8 +158,8 @@ class _Member:
     def _close(self) -> None:
         """Leave the group; calls _on_revoke or _on_lost for what is still assigned.
 
-        After a broker restart librdkafka was seen not to come back from it when all members left at once. What was
-        assigned is drained by then: who waits on would be killed, and the group gives up a silent member anyway.
+        Not for ever, once nothing is ours any more: who waits on would be killed, and the group gives up a silent
+        member anyway.
         """
         leaving = threading.Thread(target=self._consumer.close, name="runfold-kafka-leaving", daemon=True)
         leaving.start()
@@ -169,7 +168,7 @@ class _Member:
             leaving.join(_POLL_S)
             if self._call is not None:
                 busy_at = time.monotonic()
-            elif time.monotonic() - busy_at > _CLOSE_S:
+            elif time.monotonic() - busy_at > clients.CLOSE_S:
                 LOGGER.warning("group membership: the client does not leave; the group notices after the session")
                 return
 

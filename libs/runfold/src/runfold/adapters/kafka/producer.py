@@ -14,7 +14,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from runfold.adapters.kafka.clients import Heard, make_producer
+from runfold.adapters.kafka.clients import Heard, join, make_producer
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, is_fatal, kafka_error
 from runfold.adapters.kafka.messages import number
@@ -149,7 +149,7 @@ class _Line:
                 if self._waiting:
                     await self._drained.wait()
         self._die(_unknown_outcome("the producer was closed before the acknowledgement came"))
-        await asyncio.to_thread(self._thread.join)
+        await join(self._thread)
 
     def _poll(self) -> None:
         """Serve librdkafka (poll thread). Nothing here polls from within a callback."""

@@ -15,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from runfold.adapters.kafka.clients import Heard, make_consumer
+from runfold.adapters.kafka.clients import Heard, join, make_consumer
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaReadFailed, kafka_error
 from runfold.adapters.kafka.messages import number
@@ -127,7 +127,7 @@ class Streams(Generic[T]):
         """Stop the thread and close the consumer."""
         if self._thread is not None:
             self._commands.put(None)
-            await asyncio.to_thread(self._thread.join)
+            await join(self._thread)
             self._thread = None
 
     def _run(self) -> None:
