@@ -30,18 +30,20 @@ def create_topic(bootstrap: str, topic: str) -> None:
     admin.create_topics([NewTopic(topic, num_partitions=1)])[topic].result(timeout=30)
 
 
-def produce(bootstrap: str, topic: str, value: bytes) -> None:
-    """Append one record and wait for its acknowledgement."""
+def produce(bootstrap: str, topic: str, value: bytes, *, appears_s: float = 30.0) -> None:
+    """Append one record and wait for its acknowledgement; a broker that has just started knows its topics later."""
     failures: list[object] = []
 
     def delivered(error: object, _message: Message) -> None:
         if error is not None:
             failures.append(error)
 
-    # The client waits for an unknown topic to appear, by default 30 s: a second is enough here.
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "topic.metadata.propagation.max.ms": 1000})
+    appears_ms = round(appears_s * 1000)
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "topic.metadata.propagation.max.ms": appears_ms}
+    )
     producer.produce(topic, value, on_delivery=delivered)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert failures == []
 
 
@@ -93,7 +95,7 @@ def test_kafka_keeps_records(kafka_bootstrap: str, topic_prefix: str) -> None:
 def test_kafka_creates_no_topic_by_itself(kafka_bootstrap: str, topic_prefix: str) -> None:
     """A typo in a topic's name is an error, not a new topic with the wrong partition count."""
     with pytest.raises(AssertionError):
-        produce(kafka_bootstrap, f"{topic_prefix}nowhere", b"lost")
+        produce(kafka_bootstrap, f"{topic_prefix}nowhere", b"lost", appears_s=1.0)
 
 
 def test_postgres_answers(postgres_dsn: str) -> None:
