@@ -38,10 +38,8 @@ def produce(bootstrap: str, topic: str, value: bytes, *, appears_s: float = 30.0
         if error is not None:
             failures.append(error)
 
-    appears_ms = round(appears_s * 1000)
-    producer = Producer(
-        {"bootstrap.servers": bootstrap, "acks": "all", "topic.metadata.propagation.max.ms": appears_ms}
-    )
+    wait_ms = round(appears_s * 1000)
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "topic.metadata.propagation.max.ms": wait_ms})
     producer.produce(topic, value, on_delivery=delivered)
     assert producer.flush(60) == 0
     assert failures == []
