@@ -159,7 +159,9 @@ class KafkaWorld:
     def drains(self) -> Drains:
         """Make a client of the drain marks."""
         # The first question about any group makes the brokers' topic for all of them, which takes seconds.
-        return KafkaDrains(self.config, f"{self.topics.prefix}draining", self.topics.requests, timeout=20.0)
+        drains = KafkaDrains(self.config, f"{self.topics.prefix}draining", self.topics.requests, timeout=20.0)
+        self._closing.append(drains.close)
+        return drains
 
     async def delete_before(self, topic: str, partition: int, offset: int) -> None:
         """Retention."""

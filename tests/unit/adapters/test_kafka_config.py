@@ -106,3 +106,12 @@ def test_a_session_that_is_no_number_is_named() -> None:
 def test_a_setting_that_librdkafka_does_not_know_is_named() -> None:
     with pytest.raises(KafkaConfigError, match="no-such-setting"):
         make_producer(KafkaConfig("host:1", {"no-such-setting": "x"}).producer(1000), Heard())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_who_never_joins_a_group_needs_none_of_its_protocol(protocol: str) -> None:
+    """What the operator says of members is refused by librdkafka, or makes a commit wait as long as a session."""
+    config = KafkaConfig("localhost:9092", {"group.protocol": protocol, "session.timeout.ms": "45000"})
+    settings = config.outsider("marks", 1.0)
+    assert settings["group.protocol"] == "classic"
+    assert settings["session.timeout.ms"] == 1000

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from runfold.adapters.kafka import questions
 from runfold.adapters.kafka.config import KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable
 from runfold.adapters.kafka.offsets import Offsets
@@ -34,7 +33,7 @@ class Answers:
 
 def _asking(monkeypatch: pytest.MonkeyPatch, client: Answers, timeout: float) -> Offsets:
     offsets = Offsets(KafkaConfig("127.0.0.1:1"), timeout=timeout)
-    monkeypatch.setattr(questions, "make_admin", lambda *_: client)
+    monkeypatch.setattr(offsets, "_client", lambda: client)
     return offsets
 
 

@@ -34,6 +34,8 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
         await wiring.start_log(log, kit, stack)
         await wiring.start_publisher(publisher, topics.control, kit, stack)
         stack.push_async_callback(inputs.close)
+        drains = KafkaDrains(config, topics.group("draining"), topics.requests)
+        stack.push_async_callback(drains.close)
         effects = await wiring.open_effects(settings, app.effects_dsn, kit, stack) if app.needs_effects else None
         running = app.running("executor", revision=settings.revision, effects=effects)
         agents = await stack.enter_async_context(running)
@@ -53,7 +55,7 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
                 freshness_s=session_s / 2,
                 inline_limit=settings.inline_limit,
             ),
-            drains=KafkaDrains(config, topics.group("draining"), topics.requests),
+            drains=drains,
             metrics=ExecutorCounters(kit.metrics),
         )
         kit.health.check("partitions", lambda: None if executor.ready else "not taken over yet")

@@ -200,6 +200,14 @@ class KafkaConfig:
             }
         return self._merge(ours)
 
+    def outsider(self, group: str, commit_s: float) -> Settings:
+        """Give the settings of a consumer that never joins the group whose offsets it reads and commits.
+
+        ``commit_s``: how long a commit waits for a coordinator; librdkafka takes the session's time-out for it.
+        """
+        theirs = self._merge({**_READER, "group.id": group})
+        return {**theirs, "group.protocol": "classic", SESSION: _ms(commit_s)}
+
     @property
     def stated_session_s(self) -> float | None:
         """The session time-out that the operator said, in seconds; None if nothing was said.

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # re-exported without `as`
 
+from runfold.adapters.kafka.clients import Heard, make_admin
 from runfold.adapters.kafka.config import KafkaConfig
-from runfold.adapters.kafka.questions import Questions
+from runfold.adapters.kafka.errors import KafkaUnavailable, kafka_error
 from runfold.ports.log import LogBounds, LogIdentity
 
+T = TypeVar("T")
+
+_AGAIN_S: Final = 0.1
 _PASSING: Final = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -37,8 +42,10 @@ class Offsets:
     """
 
     def __init__(self, config: KafkaConfig, timeout: float = 10.0) -> None:
+        self._config = config
         self._timeout = timeout
-        self._questions = Questions(config, timeout, _PASSING)
+        self._heard = Heard()
+        self._admin: AdminClient | None = None
 
     async def bounds(self, topic: str, partition: int) -> LogBounds:
         """Give what exists now; ``end`` covers everything acknowledged before the call.
@@ -59,7 +66,7 @@ class Offsets:
             # A record that goes between the two questions is no reason to say that the end is before the beginning.
             return LogBounds(begin, max(begin, end))
 
-        return await self._questions.ask(ask, f"the offsets of {topic}[{partition}]")
+        return await self._insist(ask, f"the offsets of {topic}[{partition}]")
 
     async def identity(self, topic: str) -> LogIdentity:
         """Say which cluster and which topic this is.
@@ -74,4 +81,30 @@ class Offsets:
             cluster_id = await asyncio.to_thread(client.cluster_id, self._timeout)
             return LogIdentity(cluster_id, topic if topic_id is None else str(topic_id))
 
-        return await self._questions.ask(ask, f"the id of {topic}")
+        return await self._insist(ask, f"the id of {topic}")
+
+    async def _insist(self, ask: Callable[[AdminClient], Awaitable[T]], what: str) -> T:
+        """Ask again while a leader is being elected, or a new topic becomes known: the client does not do it itself.
+
+        Nor does it look for the leader again: after a broker has come back it would ask in the old leader epoch for
+        ever. So a client that failed is not used again; who is still waiting for its answer holds it.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout
+        while True:
+            client = self._client()
+            try:
+                return await ask(client)
+            except KafkaException as error:
+                reason = kafka_error(error)
+                if self._admin is client:
+                    self._admin = None
+                if reason.code() not in _PASSING or loop.time() > deadline:
+                    message = f"Kafka did not tell {what}: {reason.str()} (last heard: {self._heard})"
+                    raise KafkaUnavailable(message) from error
+            await asyncio.sleep(_AGAIN_S)
+
+    def _client(self) -> AdminClient:
+        if self._admin is None:
+            self._admin = make_admin(self._config.admin(), self._heard)
+        return self._admin
