@@ -216,6 +216,9 @@ def _completion(turn: Turn, request: Json, answered: int) -> Json:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # Of hundreds of calls at once five may wait for a connection, by default. The kernel sends the others again after
+    # 1, 3, 7, 15 s: such a call arrives, and takes effect, long after its caller has given up and gone.
+    request_queue_size = 1024
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's signature
         """Report what goes wrong here, but not that a client was killed: that is what the demo is about."""

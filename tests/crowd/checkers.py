@@ -9,12 +9,12 @@ process that was killed.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from demo.world import Asked
+from demo.world import Asked, Posted
 from runfold.core.events import ModelCallRequested, ModelResponded, Outcome, ToolReturned
 from runfold.core.partitioning import partition_of
 from runfold.core.payload import Inline
@@ -74,11 +74,15 @@ def effects_are_preceded_by_their_durable_request(aftermath: Aftermath) -> Itera
 
 def each_key_takes_effect_at_most_once(aftermath: Aftermath) -> Iterator[str]:
     """KEYED, for its system refuses a second one; LOOKUP and MANUAL, though their systems would not."""
-    effects = Counter((post.collection, post.key) for post in aftermath.world.posts if post.is_new)
+    effects: defaultdict[tuple[str, str], list[Posted]] = defaultdict(list)
+    for post in aftermath.world.posts:
+        if post.is_new:
+            effects[post.collection, post.key].append(post)
     repeatable = {COLLECTIONS[tool] for tool in REPEATABLE}
-    for (collection, key), count in effects.items():
-        if count > 1 and collection not in repeatable:
-            yield f"{key} took effect {count} times in {collection}"
+    for (collection, key), posts in effects.items():
+        if len(posts) > 1 and collection not in repeatable:
+            told = ", ".join(f"attempt {post.attempt} of process {post.pid} at {post.at_ms}" for post in posts)
+            yield f"{key} took effect {len(posts)} times in {collection}: {told}"
 
 
 def recorded_results_are_those_of_the_world(aftermath: Aftermath) -> Iterator[str]:
