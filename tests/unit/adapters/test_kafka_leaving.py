@@ -25,6 +25,9 @@ class StuckConsumer:
     def subscribe(self, *_: Any, **__: Any) -> None:
         """See ``Consumer``."""
 
+    def unsubscribe(self) -> None:
+        """See ``Consumer``."""
+
     def poll(self, _: float) -> None:
         """See ``Consumer``."""
 

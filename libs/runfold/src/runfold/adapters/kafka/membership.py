@@ -152,11 +152,27 @@ class _Member:
         except RuntimeError as error:  # The loop was closed without leaving: leave for it.
             self._fail(error)
         finally:
+            self._give_all_up()
             self._close()
             self._report_end()
 
+    def _give_all_up(self) -> None:
+        """Call _on_revoke or _on_lost for what is still assigned, while the client works as usual.
+
+        Within ``close`` an unassignment was seen to wait for ever, and it holds the interpreter's lock
+        (confluentinc/librdkafka#4884, #4041).
+        """
+        try:
+            self._consumer.unsubscribe()
+            for _ in range(round(clients.CLOSE_S / _POLL_S)):
+                if not self._consumer.assignment():
+                    return
+                self._consumer.poll(_POLL_S)  # takes as long as the listener
+        except (KafkaException, RuntimeError) as error:
+            LOGGER.warning("group membership: %s", error)
+
     def _close(self) -> None:
-        """Leave the group; calls _on_revoke or _on_lost for what is still assigned.
+        """Leave the group.
 
         Not for ever, once nothing is ours any more: who waits on would be killed, and the group gives up a silent
         member anyway.
