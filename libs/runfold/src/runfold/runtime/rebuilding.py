@@ -95,7 +95,7 @@ class Plan:
         log_damaged: The log itself is not whole.
         tail_lost: Records at the log's end may be lost: what is not in it may have been done all the same.
         live: Runs in the log that would be held; ``stray``: those that only Postgres knows.
-        unknown: Inputs whose fate is not known, by topic.
+        unknown: How many inputs' fate is not known, by topic.
         remade: Input topics that were deleted and made again: nothing that they hold was ever handled.
         refill: Input topics in which settled offsets would be given to new inputs -> the offset to fill them up to.
     """
@@ -136,7 +136,8 @@ async def examine(world: World, partition: int, *, accept_loss: bool) -> Plan:
     if plan.tail_lost:
         _refuse_parked(plan, plan.replay)
         states = {run_id: loaded.state for run_id, loaded in plan.replay.runs.items()}
-        plan.live = sorted(run_id for run_id, state in states.items() if state is not None and _can_move(state))
+        # One that is held, too: it may have been let go, by a person or by code that fits it again.
+        plan.live = sorted(run_id for run_id, state in states.items() if state is not None and state.ended is None)
     plan.stray = sorted(set(tables.runs) - set(plan.replay.runs))
     for topic in set(world.topics.inputs) - plan.remade:
         plan.unknown[topic] = len(await _unknown_offsets(world, plan, topic))
@@ -241,11 +242,6 @@ async def _look_at_inputs(world: World, plan: Plan, settled: Positions) -> None:
             continue
         if upto:
             plan.refill[topic] = upto
-
-
-def _can_move(state: State) -> bool:
-    """Whether it may have gone on: one that is held may have been let go, by a person or by code that fits it again."""
-    return state.ended is None
 
 
 async def _unknown_offsets(world: World, plan: Plan, topic: str) -> list[int]:
@@ -384,7 +380,7 @@ def _hold_again(state: State, stamp: drafts.Stamp) -> list[Resumed | Interrupted
     """
     events: list[Resumed | Interrupted] = []
     while (wait := state.operational_wait()) is not None:
-        if wait.detail == _detail(state, _HELD):
+        if wait.detail == inline_json(_detail(state, _HELD)):
             return events  # by a command that was broken off
         events.append(drafts.resumed(state, stamp, wait))
         fold(state, events[-1])
@@ -393,13 +389,12 @@ def _hold_again(state: State, stamp: drafts.Stamp) -> list[Resumed | Interrupted
     return events
 
 
-def _detail(state: State, text: str) -> Payload:
-    return inline_json({"error": text.format(run=state.run_id)})
+def _detail(state: State, text: str) -> dict[str, object]:
+    return {"error": text.format(run=state.run_id)}
 
 
 def _hold(state: State, stamp: drafts.Stamp, text: str) -> Interrupted:
-    detail = {"error": text.format(run=state.run_id)}
-    return drafts.interruption(state, stamp, WaitReason.ERROR, detail)
+    return drafts.interruption(state, stamp, WaitReason.ERROR, _detail(state, text))
 
 
 def _settled(
