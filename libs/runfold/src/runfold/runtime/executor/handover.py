@@ -24,7 +24,8 @@ _REMARK_S = 1.0
 _DEAD_S = 5.0
 """A mark that has not been renewed for so long has nobody behind it."""
 _LOOK_S = 0.05
-_GRACE_S = 5.0
+_BEYOND_S = 5.0
+"""How long after the time for draining, which an owner keeps by itself, it is cancelled and its mark not believed."""
 
 
 class Owner(Protocol):
@@ -48,7 +49,7 @@ class HandOver:
     ) -> None:
         self._drains = drains
         self._clock = clock
-        self._limit_s = settings.drain_s + _GRACE_S
+        self._limit_s = settings.drain_s + _BEYOND_S
         self._group = group
         self._draining: dict[int, asyncio.Task[None]] = {}
         self._waiting: set[int] = set()
@@ -105,8 +106,9 @@ class HandOver:
         try:
             await (drains.mark if is_draining else drains.clear)([partition])
         except DrainsUnavailable as error:
-            # The next owner takes a mark that is not renewed for a dead process's.
-            _log.warning("drain_not_marked", partitions=[partition], draining=is_draining, error=str(error))
+            # The next owner takes a mark that is not renewed, or is left behind, for a dead process's.
+            event = "drain_not_marked" if is_draining else "drain_not_cleared"
+            _log.warning(event, partitions=[partition], error=str(error))
 
     # --- the next owner -----------------------------------------------------------------------------------------
 
