@@ -46,7 +46,7 @@ class ReadAhead:
     async def read(self, partition: int, start: int, end: int, max_records: int) -> list[LogRecord]:
         """See ``Log.read``."""
         if self._records and partition == self._partition:
-            index = start - self._records[0].offset
+            index = start - self._records[0].offset  # offsets have no holes: no transactions, no compaction
             if 0 <= index < len(self._records):
                 return self._records[index : index + min(end - start, max_records)]
         return await self._log.read(partition, start, end, max_records)

@@ -205,8 +205,8 @@ class KafkaConfig:
 
         ``commit_s``: how long a commit waits for a coordinator; librdkafka takes the session's time-out for it.
         """
-        theirs = self._merge({**_READER, "group.id": group})
-        return {**theirs, "group.protocol": "classic", SESSION: _ms(commit_s)}
+        # Laid over the operator's as well: what he says of protocol and session is about members.
+        return self._merge({**_READER, "group.id": group}) | {"group.protocol": "classic", SESSION: _ms(commit_s)}
 
     @property
     def stated_session_s(self) -> float | None:

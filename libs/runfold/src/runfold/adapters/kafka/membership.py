@@ -164,10 +164,11 @@ class _Member:
         """
         try:
             self._consumer.unsubscribe()
+            # Counted in polls, not in time: the one that calls the listener takes as long as the draining.
             for _ in range(round(clients.CLOSE_S / _POLL_S)):
                 if not self._consumer.assignment():
                     return
-                self._consumer.poll(_POLL_S)  # takes as long as the listener
+                self._consumer.poll(_POLL_S)
         except (KafkaException, RuntimeError) as error:
             LOGGER.warning("group membership: %s", error)
 
