@@ -25,6 +25,9 @@ from runfold.sdk.values import ABSENT, Approval, Indeterminate, Result
 
 AnyTool = Tool[Any, Any]
 
+_THREAD_RUNS = "a thread of this call is still running in this process"
+_RAISED_LATE = "an earlier thread of this call raised behind its time-out; what it did may not show yet (settle)"
+
 
 class StrayCancellation(Exception):
     """An author's function ended with a cancellation that nobody had asked for."""
@@ -208,10 +211,6 @@ class Calls:
         said = f"timed out after {call.timeout_s:g} s"
         is_running = self._threads.is_running(call.idempotency_key)
         return Unknown(f"{said}; {_THREAD_RUNS}" if is_running else said, timed_out=True)
-
-
-_THREAD_RUNS = "a thread of this call is still running in this process"
-_RAISED_LATE = "an earlier thread of this call raised behind its time-out; what it did may not show yet (settle)"
 
 
 def validated(tool: AnyTool, arguments: bytes) -> Valid | Invalid:

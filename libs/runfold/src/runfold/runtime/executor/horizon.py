@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from runfold.ports.store import PartitionRow, StoreUnavailable, Watermark
 
+_WAIT = "inputs of runs that are not in memory wait until the compactor has folded them again"
+
 
 class StoreBehind(StoreUnavailable):
     """Postgres answers from before what it has told already: it is not believed until the compactor has caught up."""
@@ -67,6 +69,3 @@ class Horizon:
             )
         if watermark.applied > seen.applied:
             self.seen = watermark
-
-
-_WAIT = "inputs of runs that are not in memory wait until the compactor has folded them again"
