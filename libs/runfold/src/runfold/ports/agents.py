@@ -91,7 +91,7 @@ class Invocation:
         timeout_s: Seconds left from now on; the tool's ``ctx.deadline`` is made from it.
         may_start: Asked at the very last moment before the author's tool is called: whether the request's
             acknowledgement still proves ownership. Whatever waits, waits before it.
-        recovery, dedupe: As the request froze them; None: the running code's.
+        recovery, dedupe, settle_ms: As the request froze them; ``recovery`` None: the running code's.
         absent_upto: Attempts up to this one are known not to have happened, though they may have begun.
         grace_s: How long after its time-out a call may still be on its way.
     """
@@ -109,6 +109,7 @@ class Invocation:
     may_start: Callable[[], bool] = _always
     recovery: Recovery | None = None
     dedupe: bool = False
+    settle_ms: int | None = None
     absent_upto: int = 0
     grace_s: float = GRACE_S
 

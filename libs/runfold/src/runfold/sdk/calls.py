@@ -77,7 +77,7 @@ class Calls:
         if recovery is Recovery.LOOKUP and self._threads.late(key) is not None:
             answer = await self.look_up(tool, call)
             if isinstance(answer, NotThere):
-                return None if tool.spec.settle_ms is None else Unknown(_RAISED_LATE)
+                return None if call.settle_ms is None else Unknown(_RAISED_LATE)
             return answer
         late = self._threads.take_late(key) if recovery is Recovery.MANUAL or call.dedupe else None
         return None if late is None else await self._taken(tool, asyncio.wrap_future(late))
@@ -180,7 +180,8 @@ class Calls:
         context = (self._context(call, connection),) if shape.takes_context else ()
         bound = partial(function, *context, **arguments)
         if not shape.is_async:
-            return await self._threads.run(key, bound)
+            is_asked_for = call.dedupe or call.recovery in (None, Recovery.LOOKUP, Recovery.MANUAL)
+            return await self._threads.run(key, bound, is_asked_for=is_asked_for)
         try:
             return await bound()
         except asyncio.CancelledError as error:

@@ -60,8 +60,17 @@ class Threads:
             waiter.exception()  # looked at, so that asyncio does not report it as forgotten
             self._forget(key, earlier)
 
-    async def run(self, key: str | None, function: Callable[[], Any]) -> Any:  # noqa: ANN401 - the author's value
-        """Run ``function`` in a new thread; a cancelled wait leaves the thread running, registered under ``key``."""
+    async def run(
+        self,
+        key: str | None,
+        function: Callable[[], Any],
+        *,
+        is_asked_for: bool = False,
+    ) -> Any:  # noqa: ANN401 - the author's value
+        """Run ``function`` in a new thread; a cancelled wait leaves the thread running, registered under ``key``.
+
+        ``is_asked_for``: what it said is kept behind a cancelled wait, for ``late`` and ``take_late``.
+        """
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()  # from here on a cancelled waiter cannot cancel it
         if key is not None:
@@ -77,7 +86,7 @@ class Threads:
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            if key is not None:
+            if key is not None and is_asked_for:
                 self._outlived[key] = future
             raise
 

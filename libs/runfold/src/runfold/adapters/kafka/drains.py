@@ -9,6 +9,7 @@ comes after their time-out (confluentinc/librdkafka#4605; seen here in chaos, wi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import uuid
@@ -59,7 +60,8 @@ class KafkaDrains:
         """Give the marks that stand on some partitions."""
         places = [TopicPartition(self._topic, each) for each in partitions]
         found = await self._ask(lambda consumer: consumer.committed(places, timeout=_TRY_S), "which marks stand")
-        return {at.partition: at.metadata for at in found if at.metadata and at.error is None}
+        _check(found, "could not be read")
+        return {at.partition: at.metadata for at in found if at.metadata}
 
     async def close(self) -> None:
         """Stop the thread and close the consumer."""
@@ -73,9 +75,7 @@ class KafkaDrains:
         written = await self._ask(
             lambda consumer: consumer.commit(offsets=places, asynchronous=False) or [], "that marks were written"
         )
-        refused = [f"{at.partition}: {at.error.str()}" for at in written if at.error is not None]
-        if refused:
-            raise DrainsUnavailable(f"drain marks were refused: {', '.join(refused)}")
+        _check(written, "were refused")
 
     async def _ask(self, question: _Question, what: str) -> _Places:
         """Ask, and ask again: right after the start of a broker there is no coordinator."""
@@ -105,12 +105,22 @@ class KafkaDrains:
 
     def _answer(self, consumer: Consumer) -> None:
         """Put one question after the other (thread). Those that nobody waits for any more are left out."""
-        while (asked := self._questions.get()) is not None:
-            question, answer = asked
-            if answer.set_running_or_notify_cancel():
-                try:
-                    answer.set_result(question(consumer))
-                except Exception as error:  # noqa: BLE001 - raised to who asked
-                    answer.set_exception(error)
-            consumer.poll(0)  # serves what the client has to say; nothing is assigned
-        consumer.close()
+        try:
+            while (asked := self._questions.get()) is not None:
+                question, answer = asked
+                if answer.set_running_or_notify_cancel():
+                    try:
+                        answer.set_result(question(consumer))
+                    except Exception as error:  # noqa: BLE001 - raised to who asked
+                        answer.set_exception(error)
+                # Nothing is assigned: this serves what the client has to say, which ``Heard`` logs.
+                with contextlib.suppress(KafkaException):
+                    consumer.poll(0)
+        finally:
+            consumer.close()
+
+
+def _check(places: Sequence[TopicPartition], what: str) -> None:
+    wrong = [f"{at.partition}: {at.error.str()}" for at in places if at.error is not None]
+    if wrong:
+        raise DrainsUnavailable(f"drain marks {what}: {', '.join(wrong)}")

@@ -75,8 +75,7 @@ class KafkaInputs:
 
     async def close(self) -> None:
         """Stop the consumers."""
-        await self._readers.close()
-        await self._fetches.close()
+        await asyncio.gather(self._readers.close(), self._fetches.close())
 
 
 class KafkaInputReader:

@@ -109,9 +109,7 @@ class KafkaLog:
 
     async def close(self) -> None:
         """Wait some seconds for what is in flight, then let go; what is left is reported as ``AppendFailed``."""
-        await self._producer.close()
-        await self._reads.close()
-        await self._follows.close()
+        await asyncio.gather(self._producer.close(), self._reads.close(), self._follows.close())
 
     async def _stream(self, partition: int, start: int) -> tuple[Stream[LogRecord], asyncio.Event]:
         """Give the stream that stands at ``start``, a new one if need be."""

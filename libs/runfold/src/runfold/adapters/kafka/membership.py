@@ -169,6 +169,7 @@ class _Member:
                 if not self._consumer.assignment():
                     return
                 self._consumer.poll(_POLL_S)
+            LOGGER.warning("group membership: the client does not give up its partitions; it is closed with them")
         except (KafkaException, RuntimeError) as error:
             LOGGER.warning("group membership: %s", error)
 

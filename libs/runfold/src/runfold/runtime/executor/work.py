@@ -66,6 +66,7 @@ async def invocation(
         timeout_s=timeout_s,
         recovery=call.recovery,
         dedupe=call.dedupe,
+        settle_ms=call.settle_ms,
     )
 
 
