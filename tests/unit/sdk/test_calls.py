@@ -20,6 +20,7 @@ from pydantic_ai.exceptions import ToolFailed
 from runfold import ABSENT, Absent, Agent, App, Approval, Indeterminate, Recovery, Result, ToolContext, tool
 from runfold.core.events import Outcome
 from runfold.ports.agents import GateAsked, Invalid, Invocation, NotThere, Returned, RunningAgent, Unknown, Valid
+from runfold.sdk import threads as threads_module
 from runfold.sdk.threads import Threads
 from runfold.testing import ScriptedModel
 
@@ -341,6 +342,23 @@ async def test_what_a_thread_said_late_is_kept_only_if_somebody_will_ask(*, is_a
     release.set()
     await threads.returned("run-1:18")
     assert (threads.late("run-1:18") is not None) == is_asked_for
+
+
+async def test_a_thread_that_cannot_be_started_is_not_running(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process may be out of threads for a moment: the next attempt must not wait for one that never was."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = Threads()
+    with monkeypatch.context() as patch:
+        patch.setattr(threads_module, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            await threads.run("run-1:18", int)
+    assert not threads.is_running("run-1:18")
+    async with asyncio.timeout(5):
+        await threads.returned("run-1:18")
+        assert await threads.run("run-1:18", int) == 0
 
 
 async def test_results_are_recorded_by_their_type() -> None:

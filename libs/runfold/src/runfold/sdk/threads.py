@@ -79,7 +79,11 @@ class Threads:
             future.add_done_callback(lambda done: self._forget(key, done))
         context = contextvars.copy_context()
         name = f"runfold {key or 'question'}"
-        start(partial(_work, future, context, function), name)
+        try:
+            start(partial(_work, future, context, function), name)
+        except BaseException as error:  # no thread is to be had: this key has none
+            future.set_exception(error)
+            raise
         loop = asyncio.get_running_loop()
         if isinstance(loop, WatchesThreads):
             loop.thread_started(future)

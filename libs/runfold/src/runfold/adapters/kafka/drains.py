@@ -95,7 +95,7 @@ class KafkaDrains:
             await asyncio.sleep(_AGAIN_S)
 
     def _run(self) -> None:
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             # Made here, so that a bad setting is raised to who asks.
             consumer = make_consumer(self._settings, Heard())
             self._thread = threading.Thread(

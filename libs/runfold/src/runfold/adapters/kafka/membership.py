@@ -152,9 +152,11 @@ class _Member:
         except RuntimeError as error:  # The loop was closed without leaving: leave for it.
             self._fail(error)
         finally:
-            self._give_all_up()
-            self._close()
-            self._report_end()
+            try:
+                self._give_all_up()
+                self._close()
+            finally:
+                self._report_end()
 
     def _give_all_up(self) -> None:
         """Call _on_revoke or _on_lost for what is still assigned, while the client works as usual.
@@ -164,11 +166,14 @@ class _Member:
         """
         try:
             self._consumer.unsubscribe()
-            # Counted in polls, not in time: the one that calls the listener takes as long as the draining.
-            for _ in range(round(clients.CLOSE_S / _POLL_S)):
+            left_s = clients.CLOSE_S
+            while left_s > 0:
                 if not self._consumer.assignment():
                     return
+                asked_at = time.monotonic()
                 self._consumer.poll(_POLL_S)
+                # The poll that calls the listener takes as long as the draining: that is not held against the client.
+                left_s -= min(time.monotonic() - asked_at, _POLL_S)
             LOGGER.warning("group membership: the client does not give up its partitions; it is closed with them")
         except (KafkaException, RuntimeError) as error:
             LOGGER.warning("group membership: %s", error)

@@ -142,17 +142,26 @@ class Streams(Generic[T]):
 
     def _poll(self, consumer: Consumer) -> None:
         try:
+            while (error := self._serve(consumer)) is not None:
+                self._fail(KafkaReadFailed(kafka_error(error).str()))
+                consumer.close()
+                consumer = make_consumer(self._settings, Heard())  # for who opens from now on
+        except RuntimeError as error:  # The loop was closed without closing us: nobody is left to read.
+            LOGGER.info("%s ends: %s", self._name, error)
+        finally:
+            consumer.close()
+
+    def _serve(self, consumer: Consumer) -> KafkaException | None:
+        """Read until told to stop, or until the client fails: that is given back."""
+        try:
             while self._obey(consumer):
                 first = consumer.poll(_POLL_S)
                 if first is not None:
                     self._distribute([first, *consumer.consume(_DRAIN, 0)])
                 self._balance(consumer)
-        except RuntimeError as error:  # The loop was closed without closing us: nobody is left to read.
-            LOGGER.info("%s ends: %s", self._name, error)
         except KafkaException as error:
-            self._fail(KafkaReadFailed(kafka_error(error).str()))
-        finally:
-            consumer.close()
+            return error
+        return None
 
     def _obey(self, consumer: Consumer) -> bool:
         """Do what was asked; wait for a command while nothing is read. False: stop."""
@@ -201,7 +210,8 @@ class Streams(Generic[T]):
         self._on_loop(stream, records, error)
 
     def _fail(self, error: Exception) -> None:
-        for stream in self._streams.values():
+        streams, self._streams, self._paused = self._streams, {}, set()
+        for stream in streams.values():
             self._on_loop(stream, [], error)
 
     def _on_loop(self, stream: Stream[T], records: Sequence[tuple[int, int, T]], error: Exception | None) -> None:
