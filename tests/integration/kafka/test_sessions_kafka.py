@@ -30,11 +30,14 @@ async def found(world: KafkaWorld, settings: Mapping[str, str], group: str = "no
 
 
 async def alter_session(world: KafkaWorld, group: str, milliseconds: int) -> None:
-    """Give a group a session of its own, as an operator would."""
+    """Give a group a session of its own, as an operator would, and wait until the broker knows it."""
     entry = ConfigEntry("consumer.session.timeout.ms", str(milliseconds), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.GROUP, f"{world.topics.prefix}{group}", incremental_configs=[entry])
     admin = AdminClient(world.config.admin())
     await asyncio.wrap_future(admin.incremental_alter_configs([resource])[resource])
+    async with asyncio.timeout(30):
+        while await found(world, {"group.protocol": "consumer"}, group) != milliseconds / 1000:  # noqa: ASYNC110 - asked of the broker
+            await asyncio.sleep(0.05)
 
 
 async def test_with_the_classic_protocol_the_member_decides(world: KafkaWorld) -> None:
