@@ -1,4 +1,4 @@
-"""`python -m bench.takeover [--repeats N] [--protocol classic|consumer] [kill|roll ...]`: how long a run stands still.
+"""`python -m bench.takeover [--repeats N] [--protocol classic|consumer] [--only kill|roll]`: how long a run stands still.
 
 Two executors with the default time-outs, a run that steps all the time in each of 12 partitions. A JSON object a line
 for each thing measured: over all repeats, seconds, of the partition that took longest in each.
@@ -185,7 +185,7 @@ def _summary(protocol: str, name: str, seconds: Sequence[float]) -> Mapping[str,
 def main(arguments: Sequence[str]) -> int:
     """Measure what is asked for; all of it with the classic protocol unless told."""
     parser = argparse.ArgumentParser(prog="python -m bench.takeover")
-    parser.add_argument("what", nargs="*", choices=["kill", "roll", []], default=["kill", "roll"])
+    parser.add_argument("--only", choices=["kill", "roll"])
     parser.add_argument("--repeats", type=int, default=_REPEATS)
     parser.add_argument("--protocol", choices=list(_PROTOCOLS), default="classic")
     given = parser.parse_args(arguments)
@@ -206,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
             services.await_ready(services.start("runfold-snapshot-compactor", "compactor"))
             try:
                 for name, measure in (("kill", kill), ("roll", roll)):
-                    if name in given.what:
+                    if given.only in (None, name):
                         measure(bench, given.repeats)
             except (DemoError, TimeoutError):
                 print(services.tails(), file=sys.stderr)
