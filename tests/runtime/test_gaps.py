@@ -27,14 +27,17 @@ class _Reader(MemoryInputReader):
         return records
 
 
-class _Inputs(MemoryInputs):
+class InputsWithHoles(MemoryInputs):
+    """Inputs of which ``mark`` makes some to be none."""
+
     async def open(self, partition: int, next_offsets: Mapping[str, int]) -> _Reader:
         """Open a reader that passes over."""
         starts = {topic: next_offsets.get(topic, 0) for topic in self._broker.topics.inputs}
         return _Reader(self._broker, partition, starts)
 
 
-def _mark(broker: MemoryBroker, count: int = 1) -> None:
+def mark(broker: MemoryBroker, count: int = 1) -> None:
+    """Append markers to ``requests``."""
     for _ in range(count):
         broker.append(TOPICS.requests, 0, b"r1", NO_INPUT)
 
@@ -70,10 +73,10 @@ def test_the_position_passes_offsets_that_are_no_input() -> None:
     """One record in the log for each, so that compactor and later owners pass them too; no other input is touched."""
 
     async def main() -> None:
-        async with Cluster.running(partitions=1, inputs=_Inputs) as cluster:
-            _mark(cluster.broker, 2)
+        async with Cluster.running(partitions=1, inputs=InputsWithHoles) as cluster:
+            mark(cluster.broker, 2)
             await cluster.start("r1", "a")
-            _mark(cluster.broker, 700)
+            mark(cluster.broker, 700)
             cancelled = await cluster.request("r9", codec_inputs.encode_cancel("r9", "enough", "ops"))
             first = await cluster.start_executor(model_app("done"))
 
@@ -90,7 +93,7 @@ def test_the_position_passes_offsets_that_are_no_input() -> None:
             assert settled[-1] == (cancelled, "dead", "unknown_run")
 
             await first.stop()
-            _mark(cluster.broker)
+            mark(cluster.broker)
             await cluster.start_executor(model_app("done"))
             last = await cluster.start("r2", "a")
             await cluster.until(lambda: position() == (last + 1, set()))

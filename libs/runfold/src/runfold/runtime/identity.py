@@ -41,6 +41,23 @@ class KnownRuns(Protocol):
         ...
 
 
+def refilling(offset: int, topic_id: str) -> str:
+    """Stand for an input topic's id while ``runfold rebuild`` uses up its settled offsets: nobody else may use it.
+
+    Args:
+        offset: Nothing that this topic holds from there on was ever handled.
+        topic_id: Of the topic of which that is true.
+    """
+    return f"{REBUILDING}/{offset}/{topic_id}"
+
+
+def unhandled_from(known: str, topic_id: str) -> int | None:
+    """Read ``refilling``; None: it is an id, or was said of another topic."""
+    word, _, said = known.partition("/")
+    offset, _, of = said.partition("/")
+    return int(offset) if (word, of) == (REBUILDING, topic_id) else None
+
+
 def digest_of(record: LogRecord) -> str:
     """Give the digest of a log record, in hex: what a record in its place must have."""
     key = (record.key or "").encode()
@@ -111,12 +128,17 @@ async def check_inputs(row: PartitionRow, inputs: InputTopics) -> Mapping[str, s
     """Compare the input topics with those that the positions are about; gives the topics' ids.
 
     Raises:
-        LogUnrecoverable: One was deleted and made again, or truncated.
+        LogUnrecoverable: One was deleted and made again, or truncated, or is being rebuilt.
     """
     ids = await inputs.identities()
     all_bounds = await asyncio.gather(*(inputs.bounds(topic, row.partition) for topic in ids))
     for topic, known in sorted(row.input_ids.items()):
         found = ids.get(topic)
+        if known.startswith(f"{REBUILDING}/"):
+            raise LogUnrecoverable(
+                f"input topic {topic} is being rebuilt in partition {row.partition}: let `runfold rebuild` come to its "
+                "end, or run it again with the same options."
+            )
         if found is not None and found != known:
             raise LogUnrecoverable(
                 f"input topic {topic} is another one: its positions in partition {row.partition} are about topic id "

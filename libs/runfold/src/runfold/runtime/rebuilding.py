@@ -50,9 +50,9 @@ from runfold.ports.log import Log, LogBounds, LogUnrecoverable
 from runfold.ports.publisher import Publisher
 from runfold.ports.store import PartitionRow, RunRow
 from runfold.ports.topics import Topics
-from runfold.runtime.identity import REBUILDING, check_inputs, has_other_tail, inspect
+from runfold.runtime.identity import REBUILDING, check_inputs, has_other_tail, inspect, refilling, unhandled_from
 from runfold.runtime.pen import Pen
-from runfold.runtime.refilling import read, refill
+from runfold.runtime.refilling import end_of, read, refill
 from runfold.runtime.restore import Replay, nothing_stored
 
 _BATCH = 500
@@ -96,7 +96,8 @@ class Plan:
         tail_lost: Records at the log's end may be lost: what is not in it may have been done all the same.
         live: Runs in the log that would be held; ``stray``: those that only Postgres knows.
         unknown: How many inputs' fate is not known, by topic.
-        remade: Input topics that were deleted and made again: nothing that they hold was ever handled.
+        unhandled: Input topics that were deleted and made again, or cut -> the offset from which on nothing that they
+            hold was ever handled; ``cut``: the id under which those that were cut are known meanwhile.
         refill: Input topics in which settled offsets would be given to new inputs -> the offset to fill them up to.
     """
 
@@ -112,7 +113,8 @@ class Plan:
     live: list[str] = field(default_factory=list)
     stray: list[str] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
-    remade: set[str] = field(default_factory=set)
+    unhandled: dict[str, int] = field(default_factory=dict)
+    cut: dict[str, str] = field(default_factory=dict)
     refill: dict[str, int] = field(default_factory=dict)
 
 
@@ -139,7 +141,7 @@ async def examine(world: World, partition: int, *, accept_loss: bool) -> Plan:
         # One that is held, too: it may have been let go, by a person or by code that fits it again.
         plan.live = sorted(run_id for run_id, state in states.items() if state is not None and state.ended is None)
     plan.stray = sorted(set(tables.runs) - set(plan.replay.runs))
-    for topic in set(world.topics.inputs) - plan.remade:
+    for topic in world.topics.inputs:
         plan.unknown[topic] = len(await _unknown_offsets(world, plan, topic))
     return plan
 
@@ -155,13 +157,14 @@ async def carry_out(world: World, plan: Plan) -> PartitionRow | None:
     row = plan.row
     fresh = PartitionRow.empty(plan.partition, identity.cluster_id, identity.topic_id)
     if plan.damage is not None:
-        # Inputs that are others are refused by everybody until the row is dropped. Marked without need, a log that is
-        # whole would be taken for a damaged one by the next run of the command, and every run of it be held.
-        if row is not None and plan.log_damaged:
-            row = await world.store.set_row(replace(row, topic_id=REBUILDING))
-        for topic, upto in plan.refill.items():
-            is_remade = topic in plan.remade
-            await refill(world.inputs, world.publisher, plan.partition, topic, upto, is_remade=is_remade)
+        # Topics that were made again are refused by everybody until the row is dropped. A log marked without need would
+        # be taken for a damaged one by the next run of the command, and every run of it be held.
+        if plan.log_damaged or plan.cut:
+            row = await world.store.set_row(_marked(row or fresh, plan))
+        positions = Positions() if plan.replay is None else plan.replay.fence.positions
+        for topic in plan.refill:
+            settled, unhandled = positions.of(topic), plan.unhandled[topic]
+            await refill(world.inputs, world.publisher, plan.partition, topic, settled, unhandled_from=unhandled)
         if plan.log_damaged:
             await _mend(world, plan)
         begin = plan.bounds.begin
@@ -169,6 +172,12 @@ async def carry_out(world: World, plan: Plan) -> PartitionRow | None:
     if row is None and fresh.applied == 0:
         return None
     return await world.store.drop(replace(fresh, version=0 if row is None else row.version))
+
+
+def _marked(row: PartitionRow, plan: Plan) -> PartitionRow:
+    """Have every service refuse the partition until the row is dropped, and remember where inputs begin to be new."""
+    topic_id = REBUILDING if plan.log_damaged else row.topic_id
+    return replace(row, topic_id=topic_id, input_ids={**row.input_ids, **plan.cut})
 
 
 async def _find_damage(world: World, plan: Plan) -> None:
@@ -234,13 +243,17 @@ async def _look_at_inputs(world: World, plan: Plan, settled: Positions) -> None:
     ids = await world.inputs.identities()
     known = {} if plan.row is None else plan.row.input_ids
     for topic in world.topics.inputs:
-        position = settled.of(topic)
-        upto = max([position.next, *(offset + 1 for offset in position.above)])
-        if known.get(topic, ids[topic]) != ids[topic]:
-            plan.remade.add(topic)
-        elif (await world.inputs.bounds(topic, plan.partition)).end >= upto:
-            continue
-        if upto:
+        topic_id, upto = ids[topic], end_of(settled.of(topic))
+        end = (await world.inputs.bounds(topic, plan.partition)).end
+        recorded = known.get(topic, topic_id)
+        begun = unhandled_from(recorded, topic_id)
+        if begun is None and recorded != topic_id:
+            plan.unhandled[topic] = 0
+        elif begun is not None or end < upto:
+            # Broken off: its end says nothing any more, and what stands there may not have been copied.
+            plan.unhandled[topic] = end if begun is None else min(begun, end)
+            plan.cut[topic] = refilling(plan.unhandled[topic], topic_id)
+        if upto and topic in plan.unhandled:
             plan.refill[topic] = upto
 
 
@@ -248,7 +261,8 @@ async def _unknown_offsets(world: World, plan: Plan, topic: str) -> list[int]:
     """Offsets without a record in the log that may have had their effect all the same."""
     bounds = await world.inputs.bounds(topic, plan.partition)
     settled = Positions() if plan.replay is None else plan.replay.fence.positions
-    offsets = [offset for offset in range(settled.of(topic).next, bounds.end) if not settled.is_settled(topic, offset)]
+    end = min(bounds.end, plan.unhandled.get(topic, bounds.end))
+    offsets = [offset for offset in range(settled.of(topic).next, end) if not settled.is_settled(topic, offset)]
     if plan.tail_lost or plan.row is None:
         return offsets
     # The log's end is whole: what neither it nor Postgres has settled was never handled.
@@ -270,7 +284,7 @@ async def _mend(world: World, plan: Plan) -> None:
             held.extend((run_id, event) for event in _hold_again(state, pen.stamp))
     await pen.write(held)
     made: set[str] = set(known)
-    for topic in sorted(set(world.topics.inputs) - plan.remade):
+    for topic in sorted(world.topics.inputs):
         async for records in _input_records(world, plan, topic, pen, made):
             await pen.write(records)
     for run_id in plan.stray:
@@ -289,8 +303,8 @@ async def _input_records(
         if offset < bounds.begin:
             cause = Cause(topic, plan.partition, offset)
             batch.append((None, _settled(cause, pen.stamp, Settlement.DUPLICATE, None)))
-    first = max(bounds.begin, min(unknown, default=bounds.end))
-    async for record in read(world.inputs, world.topics.inputs, plan.partition, topic, range(first, bounds.end)):
+    there = range(max(bounds.begin, min(unknown, default=0)), max(unknown, default=-1) + 1)
+    async for record in read(world.inputs, world.publisher, world.topics.inputs, plan.partition, topic, there):
         if record.offset in unknown:
             batch.extend(await _records_of(world, plan, record, pen.stamp, made))
         if len(batch) >= _BATCH:
