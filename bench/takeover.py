@@ -1,4 +1,4 @@
-"""`python -m bench.takeover [--repeats N] [--protocol classic|consumer] [--only kill|roll]`: how long a run stands still.
+"""`python -m bench.takeover [--repeats N] [--protocol classic|consumer] [--only kill|roll]`: how long runs stand still.
 
 Two executors with the default time-outs, a run that steps all the time in each of 12 partitions. A JSON object a line
 for each thing measured: over all repeats, seconds, of the partition that took longest in each.
