@@ -175,20 +175,22 @@ def _decide_model_call(state: State) -> Decision:
 
 def _decide_turn(state: State) -> Decision:
     # Calls that have their step go first: a sequential turn opens the next one only once they have returned.
+    asked: list[Call] = []
+    is_held = False
     for call in state.turn:
-        match call.phase:
-            case Phase.REJECTED:
-                return Deny(call)
-            case Phase.APPROVED:
-                return RequestCall(call, Why.FIRST)
-            case Phase.ABSENT:
-                return RequestCall(call, Why.ABSENT)
-            case _:
-                continue
-    if any(call.sequential and call.phase is not Phase.RETURNED for call in state.turn):
-        return NOTHING
-    asked = tuple(call for call in state.turn if call.phase is Phase.ASKED)
-    return OpenCalls(asked) if asked else NOTHING
+        phase = call.phase
+        if phase is Phase.RETURNED:
+            continue
+        if phase is Phase.ASKED:
+            asked.append(call)
+        elif phase is Phase.REJECTED:
+            return Deny(call)
+        elif phase is Phase.APPROVED:
+            return RequestCall(call, Why.FIRST)
+        elif phase is Phase.ABSENT:
+            return RequestCall(call, Why.ABSENT)
+        is_held = is_held or call.sequential
+    return OpenCalls(tuple(asked)) if asked and not is_held else NOTHING
 
 
 def openable(turn: list[Call], asked: tuple[Call, ...], sequential: frozenset[str]) -> tuple[Call, ...]:
@@ -198,4 +200,4 @@ def openable(turn: list[Call], asked: tuple[Call, ...], sequential: frozenset[st
 
 def is_sequential(turn: list[Call], sequential: frozenset[str]) -> bool:
     """Whether the calls of a turn are opened one after the other, because one of their tools is sequential."""
-    return any(call.asked.tool in sequential for call in turn)
+    return bool(sequential) and any(call.asked.tool in sequential for call in turn)

@@ -231,7 +231,10 @@ class State:
 
     def call_at(self, step: int) -> Call | None:
         """Find the call of the open turn that holds ``step``, if any."""
-        return next((call for call in self.turn if call.step == step), None)
+        for call in self.turn:
+            if call.step == step:
+                return call
+        return None
 
     @property
     def has_open_request(self) -> bool:
@@ -261,7 +264,10 @@ class State:
 
     def operational_wait(self) -> Wait | None:
         """Find the wait that stops the whole run (an error, a version, an unknown agent, a budget), if one is open."""
-        return next((wait for wait in self.waits.values() if wait.reason in OPERATIONAL), None)
+        for wait in self.waits.values():
+            if wait.reason in OPERATIONAL:
+                return wait
+        return None
 
     def open_calls(self) -> list[Call]:
         """List the calls that were requested and have no known outcome yet."""

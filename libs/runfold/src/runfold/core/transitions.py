@@ -209,14 +209,17 @@ def _need_openable(state: State, event: ToolCallRequested | Interrupted, call: C
 
 def _need_in_order(state: State, event: Event, call: Call) -> None:
     """See that a call that was only asked for takes its step after every call before it has."""
-    if call.phase is Phase.ASKED:
-        _need(not _held_by_sequential(state), event, "is opened beside a sequential call")
-        first = next(other for other in state.turn if other.phase is Phase.ASKED)
-        _need(first is call, event, "comes before tool call {!r} is opened", first.asked.tool_call_id)
-
-
-def _held_by_sequential(state: State) -> bool:
-    return any(call.sequential and call.phase is not Phase.RETURNED for call in state.turn)
+    if call.phase is not Phase.ASKED:
+        return
+    first: Call | None = None
+    for other in state.turn:
+        if other.phase is Phase.RETURNED:
+            continue
+        _need(not other.sequential, event, "is opened beside a sequential call")
+        if first is None and other.phase is Phase.ASKED:
+            first = other
+    if first is not None and first is not call:
+        raise _illegal(event, f"comes before tool call {first.asked.tool_call_id!r} is opened")
 
 
 def _take_step(state: State, event: ToolCallRequested | ToolReturned, call: Call, step: int) -> None:
@@ -229,8 +232,9 @@ def _take_step(state: State, event: ToolCallRequested | ToolReturned, call: Call
 
 
 def _close_turn_if_complete(state: State) -> None:
-    if any(call.phase is not Phase.RETURNED for call in state.turn):
-        return
+    for call in state.turn:
+        if call.phase is not Phase.RETURNED:
+            return
     for call in state.turn:
         if call.entry is not None:
             _append(state, call.entry)

@@ -77,7 +77,7 @@ class ToolSpec:
     lookup_tries: int = LOOKUP_TRIES
 
 
-def _always() -> bool:
+def may_always_start() -> bool:
     return True
 
 
@@ -106,7 +106,7 @@ class Invocation:
     arguments: bytes
     values: Mapping[str, bytes]
     timeout_s: float
-    may_start: Callable[[], bool] = _always
+    may_start: Callable[[], bool] = may_always_start
     recovery: Recovery | None = None
     dedupe: bool = False
     settle_ms: int | None = None

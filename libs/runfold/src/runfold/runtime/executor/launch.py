@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 from runfold.core.events import ToolCallRequested, Why
@@ -76,11 +75,21 @@ async def _tool_effect(run: Run, permit: work.Permit, request: ToolCallRequested
     timeout_s = request.timeout_ms / 1000
     try:
         arguments = await payloads.read(request.arguments)
-        prepared = await work.invocation(payloads, state, call, request.step, request.attempt, timeout_s, arguments)
+        prepared = await work.invocation(
+            payloads,
+            state,
+            call,
+            request.step,
+            request.attempt,
+            timeout_s,
+            arguments,
+            permit=permit,
+            absent_upto=absent_upto,
+            grace_s=run.world.settings.grace_s,
+        )
     except BlobMissing as error:
         return _unprepared(error)
-    prepared = replace(prepared, absent_upto=absent_upto, grace_s=run.world.settings.grace_s)
-    return await work.execute(agent, permit, request, prepared)
+    return await work.execute(agent, run.world, prepared)
 
 
 async def _lookup_effect(run: Run, call: Call) -> work.Answer:
@@ -104,8 +113,8 @@ async def _question(run: Run, call: Call) -> Invocation | None:
         return None
     arguments = await payloads.read(call.arguments)
     timeout_s = call.timeout_ms / 1000
-    prepared = await work.invocation(payloads, state, call, call.step, call.attempt, timeout_s, arguments)
-    return replace(prepared, grace_s=run.world.settings.grace_s)
+    grace_s = run.world.settings.grace_s
+    return await work.invocation(payloads, state, call, call.step, call.attempt, timeout_s, arguments, grace_s=grace_s)
 
 
 def _unprepared(error: BlobMissing) -> Unprepared:

@@ -107,8 +107,8 @@ async def _finish(run: Run, batch: Batch, agent: RunningAgent) -> None:
 async def _open_calls(run: Run, batch: Batch, agent: RunningAgent, asked: tuple[Call, ...]) -> bool:
     """Validate, ask for approvals, then add requests and gates as one unbroken batch, in call order."""
     state = batch.known
-    tools = {call.asked.tool: agent.tool(call.asked.tool) for call in state.turn}
-    one_by_one = frozenset(name for name, spec in tools.items() if spec is not None and spec.sequential)
+    names = {call.asked.tool for call in state.turn}
+    one_by_one = frozenset(name for name in names if (spec := agent.tool(name)) is not None and spec.sequential)
     sequential = decisions.is_sequential(state.turn, one_by_one)
     calls = decisions.openable(state.turn, asked, one_by_one)
     payloads = run.world.payloads

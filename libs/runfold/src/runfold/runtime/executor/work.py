@@ -6,10 +6,11 @@ Each seals its payloads before it answers.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from runfold.core.events import AskedCall, Outcome, ToolCallRequested
+from runfold.core.events import AskedCall, Outcome
 from runfold.core.payload import canonical_json
+from runfold.core.policy import GRACE_S
 from runfold.core.state import Call, State
 from runfold.core.text import clip
 from runfold.ports.agents import (
@@ -22,9 +23,10 @@ from runfold.ports.agents import (
     Returned,
     RunningAgent,
     Unknown,
+    may_always_start,
 )
 from runfold.runtime.executor.effects import Answered, EffectOutcome, Sealed
-from runfold.runtime.executor.tenure import Tenure
+from runfold.runtime.executor.tenure import Tenure, World
 from runfold.runtime.payloads import Payloads
 
 
@@ -48,10 +50,23 @@ class Permit:
         return self.age() <= self.tenure.world.settings.freshness_s and not self.tenure.writer.over.done()
 
 
-async def invocation(
-    payloads: Payloads, state: State, call: Call, step: int, attempt: int, timeout_s: float, arguments: bytes
+async def invocation(  # noqa: PLR0913 - what is told of a call
+    payloads: Payloads,
+    state: State,
+    call: Call,
+    step: int,
+    attempt: int,
+    timeout_s: float,
+    arguments: bytes,
+    *,
+    permit: Permit | None = None,
+    absent_upto: int = 0,
+    grace_s: float = GRACE_S,
 ) -> Invocation:
-    """Everything that the author's function is told of a call."""
+    """Everything that the author's function is told of a call.
+
+    ``permit``: of an execution, whose time counts from the produce of its request.
+    """
     values = {key: await payloads.read(value) for key, value in state.values.items()}
     return Invocation(
         run_id=state.run_id,
@@ -63,10 +78,13 @@ async def invocation(
         idempotency_key=state.key(step),
         arguments=arguments,
         values=values,
-        timeout_s=timeout_s,
+        timeout_s=timeout_s if permit is None else timeout_s - permit.age(),
+        may_start=may_always_start if permit is None else permit.is_good,
         recovery=call.recovery,
         dedupe=call.dedupe,
         settle_ms=call.settle_ms,
+        absent_upto=absent_upto,
+        grace_s=grace_s,
     )
 
 
@@ -81,16 +99,12 @@ async def ask_model(agent: RunningAgent, permit: Permit, run_id: str, messages: 
     return await _seal_answer(world.payloads, answer) if isinstance(answer, ModelAnswer) else answer
 
 
-async def execute(
-    agent: RunningAgent, permit: Permit, request: ToolCallRequested, prepared: Invocation
-) -> EffectOutcome:
-    """One execution of a tool; what is left of its time counts from the produce of its request."""
-    world = permit.tenure.world
-    left = request.timeout_ms / 1000 - permit.age()
-    if left <= 0:
+async def execute(agent: RunningAgent, world: World, prepared: Invocation) -> EffectOutcome:
+    """One execution of a tool."""
+    if prepared.timeout_s <= 0:
         return NotStarted()
     began = world.clock.elapsed()
-    outcome = await agent.execute(replace(prepared, timeout_s=left, may_start=permit.is_good))
+    outcome = await agent.execute(prepared)
     world.metrics.step_performed("tool", world.clock.elapsed() - began)
     return await seal_returned(world.payloads, outcome) if isinstance(outcome, Returned) else outcome
 
