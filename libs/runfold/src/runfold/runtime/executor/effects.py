@@ -113,7 +113,7 @@ class Effects:
         """
         effect = _Effect(*place, listener)
         self._by_run.setdefault(key.run_id, {})[key] = effect
-        effect.task = self._group.create_task(self._perform(key, effect, work), name=f"effect {key}")
+        effect.task = self._group.create_task(self._perform(key, effect, work), name=f"effect {key.run_id}:{key.step}")
         # A task that is cancelled before its first step awaits nothing of what it was given.
         effect.task.add_done_callback(lambda _: work.close())
 
