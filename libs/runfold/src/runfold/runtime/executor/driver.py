@@ -82,6 +82,7 @@ class Driver:
         """Drive until the epoch is over or the task is cancelled (at rest: when the run leaves memory)."""
         try:
             await self._load()
+            await self._advance(self.run.batch())
             while self.run.parked is None:
                 await self._handle_all()
                 self._handling = False
@@ -123,8 +124,7 @@ class Driver:
         self.run.dangling = loaded.state is not None and loaded.state.has_open_request
 
     async def _handle_all(self) -> None:
-        """Handle everything that is known now."""
-        await self._advance(self.run.batch())
+        """Handle everything that is known now; only news and inputs make anything decidable."""
         while not self.run.parked:
             batch = self.run.batch()
             if (news := self.run.mailbox.take_news()) is not None:
