@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
-from runfold.core.events import Recovery, ToolCallRequested, Why
+from runfold.core.events import UNKNOWN_VERSION, AskedCall, Recovery
 from runfold.core.payload import Inline
+from runfold.core.state import Call, State
 from runfold.ports.agents import Invocation, ModelFailure, NotStarted, RunningAgent, Unknown
+from runfold.runtime.executor.effects import EffectOutcome
 from runfold.runtime.executor.settings import ExecutorSettings
 from runfold.runtime.executor.tenure import Tenure
-from runfold.runtime.executor.work import Permit, ask_model, execute
+from runfold.runtime.executor.work import Permit, ask_model, execute, invocation
+from runfold.runtime.payloads import Payloads
 from runfold.testing.simulation.loop import run_virtual
 
 PRODUCED_AT = 1000.0
@@ -54,32 +57,13 @@ def _permit(clock: _Clock, over: asyncio.Future[str] | None = None) -> Permit:
     return Permit(cast("Tenure", SimpleNamespace(world=world, writer=writer)), PRODUCED_AT)
 
 
-def _request(timeout_ms: int) -> ToolCallRequested:
-    return ToolCallRequested(
-        run_id="r1",
-        seq=3,
-        epoch=0,
-        at=0,
-        cause=None,
-        step=2,
-        tool="act",
-        tool_call_id="call",
-        arguments=Inline(b"{}"),
-        attempt=1,
-        why=Why.FIRST,
-        recovery=Recovery.MANUAL,
-        timeout_ms=timeout_ms,
-        approval_id=None,
-        idempotency_key="r1:2",
-        sequential=False,
-    )
-
-
-def _invocation(timeout_s: float) -> Invocation:
-    known: dict[str, Any] = {"run_id": "r1", "agent": "a", "step": 2, "attempt": 1, "tool": "act"}
-    return Invocation(
-        **known, tool_call_id="call", idempotency_key="r1:2", arguments=b"{}", values={}, timeout_s=timeout_s
-    )
+async def _execute(agent: _Agent, permit: Permit, timeout_s: float) -> EffectOutcome:
+    """Execute a call whose request asked for so much time."""
+    state = State("r1", "a", Inline(b"{}"), UNKNOWN_VERSION, started_at=0)
+    call = Call(AskedCall("call", "act", Inline(b"{}")), recovery=Recovery.MANUAL)
+    payloads = cast("Payloads", None)  # nothing is read: the state holds no values
+    prepared = await invocation(payloads, state, call, 2, 1, timeout_s, b"{}", permit=permit)
+    return await execute(cast("RunningAgent", agent), permit.tenure.world, prepared)
 
 
 @pytest.mark.parametrize(("age", "is_good"), [(0.0, True), (4.9, True), (5.0, True), (5.1, False), (3600.0, False)])
@@ -131,7 +115,7 @@ def test_a_tool_gets_the_permit_and_the_time_that_is_left_since_the_produce() ->
         agent, clock = _Agent(), _Clock()
         permit = _permit(clock)
         clock.now += 3
-        await execute(cast("RunningAgent", agent), permit, _request(10_000), _invocation(10.0))
+        await _execute(agent, permit, 10.0)
         [asked] = agent.asked
         assert asked is not None
         assert asked.timeout_s == pytest.approx(7.0)
@@ -151,7 +135,7 @@ def test_a_tool_whose_time_is_over_is_not_started(age: float) -> None:
         permit = _permit(clock)
         clock.now += age
         assert permit.is_good()
-        outcome = await execute(cast("RunningAgent", agent), permit, _request(2000), _invocation(2.0))
+        outcome = await _execute(agent, permit, 2.0)
         assert isinstance(outcome, NotStarted)
         assert not agent.asked
 

@@ -61,11 +61,16 @@ class Inline:
 
 Payload = Inline | BlobRef
 
+# json.dumps makes an encoder for each call that asks for anything but the default.
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
 
 def same(left: Payload | None, right: Payload | None) -> bool:
     """Whether two payloads hold the same bytes, wherever they are stored."""
     if left is None or right is None:
         return left is right
+    if type(left) is Inline and type(right) is Inline:
+        return left.data == right.data
     return left.digest == right.digest
 
 
@@ -76,8 +81,7 @@ def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value
         ValueError: If the value holds NaN, an infinity, or half of a surrogate pair.
         TypeError: If it is not JSON.
     """
-    text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.encode()
+    return _CANONICAL.encode(value).encode()
 
 
 def inline_json(value: Any) -> Inline:  # noqa: ANN401 - any JSON value

@@ -78,6 +78,7 @@ class ToolSpec:
 
 
 def may_always_start() -> bool:
+    """Say yes: for who needs no acknowledgement."""
     return True
 
 

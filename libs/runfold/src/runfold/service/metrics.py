@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
+from functools import cache
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -78,6 +79,9 @@ class ExecutorCounters(ExecutorMetrics):
         self._behind = Counter(Name.STORE_BEHIND, "Answers of Postgres that were not believed", registry=registry)
         self._set_aside = Counter(Name.SET_ASIDE, "Snapshots that could not be read", registry=registry)
         self._restored: set[int] = set()
+        # Looked up for every input and every step: `labels` takes a lock and builds its key anew each time.
+        self._input = cache(self._inputs.labels)
+        self._step = cache(self._steps.labels)
 
     def partition_claimed(self, partition: int, epoch: int) -> None:  # noqa: ARG002 - the hook's signature
         """Count a claim."""
@@ -106,11 +110,11 @@ class ExecutorCounters(ExecutorMetrics):
 
     def input_settled(self, outcome: str) -> None:
         """Count an input."""
-        self._inputs.labels(outcome).inc()
+        self._input(outcome).inc()
 
     def step_performed(self, kind: str, seconds: float) -> None:
         """Time an effect."""
-        self._steps.labels(kind).observe(seconds)
+        self._step(kind).observe(seconds)
 
     def runs_in_memory(self, partition: int, count: int) -> None:
         """Take note of how many runs are held."""

@@ -197,7 +197,8 @@ class Driver:
             run.dangling = False
             recovery.recover(run, batch)
             return True
-        decision = decide(state, tool_calling if run.agent is None else run.agent.planner)
+        agent = run.agent
+        decision = decide(state, tool_calling if agent is None else agent.planner)
         if isinstance(decision, Nothing):
             return False
         return await performing.perform(run, batch, decision)
