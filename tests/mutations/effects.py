@@ -78,8 +78,8 @@ async def _nobody_is_there_for_longer_than_a_key_lives(stage: Stage) -> None:
 
 def _each_attempt_has_its_own_key() -> Planted:
     def mutate(real: Any) -> Any:
-        async def invocation(*given: Any) -> Any:
-            made = await real(*given)
+        async def invocation(*given: Any, **named: Any) -> Any:
+            made = await real(*given, **named)
             return replace(made, idempotency_key=f"{made.idempotency_key}:{made.attempt}")
 
         return invocation
