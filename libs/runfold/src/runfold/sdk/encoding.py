@@ -56,7 +56,8 @@ class Encoder:
         """
         if self._adapter is not None:
             try:
-                return _canonical(self._adapter.dump_json(value, warnings="none"))
+                # What `dump_json` calls, without the dozen options that it passes on.
+                return _canonical(self._adapter.serializer.to_json(value, warnings="none"))
             except (PydanticSerializationError, ValueError, TypeError, AttributeError, RecursionError):
                 return dump_any(value)  # the author's annotation was wrong; the value may still be plain
         return dump_any(value)

@@ -30,6 +30,7 @@ class Batch:
         self.requests: list[Request] = []
         self.causes: list[Cause] = []
         self._tenure = tenure
+        self._stamp: Stamp | None = None
         self._writer: EpochWriter = tenure.writer
 
     @property
@@ -44,8 +45,12 @@ class Batch:
         return self.state
 
     def stamp(self, cause: Cause | None = None) -> Stamp:
-        """The facts of the moment, for a draft."""
-        return self._tenure.stamp(cause)
+        """The facts of the moment, for a draft; what is appended together has one time."""
+        if cause is not None:
+            return self._tenure.stamp(cause)
+        if self._stamp is None:
+            self._stamp = self._tenure.stamp()
+        return self._stamp
 
     def add(self, event: Event) -> State:
         """Add one event; gives the state after it.
@@ -68,4 +73,5 @@ class Batch:
         """Give what was collected, and start anew."""
         taken = (self.records, self.requests, self.causes)
         self.records, self.requests, self.causes = [], [], []
+        self._stamp = None
         return taken

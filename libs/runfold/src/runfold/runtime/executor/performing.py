@@ -125,7 +125,8 @@ async def _open_calls(run: Run, batch: Batch, agent: RunningAgent, asked: tuple[
         gates = await _all(questions)
     for call, valid, gate in zip(calls, checked, gates, strict=True):
         await _open(payloads, batch, agent, call, valid, gate, sequential=sequential)
-    return True
+    # Behind requests and gates alone nothing is decidable; a call that has its answer already may have made room.
+    return any(isinstance(valid, Invalid) for valid in checked)
 
 
 async def _all(questions: Iterable[Coroutine[Any, Any, GateAsked | None]]) -> list[GateAsked | None]:
