@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,10 @@ class Schema:
         Raises:
             KeyError: There is none.
         """
-        found = _record(self.parsed, record)
-        if found is None:
-            raise KeyError(record)
-        return frozenset(field["name"] for field in found["fields"])
+        for found in records(self.parsed):
+            if record in (None, short_name(found)):
+                return frozenset(field["name"] for field in found["fields"])
+        raise KeyError(record)
 
     def write(self, datum: Any) -> bytes:  # noqa: ANN401 - an Avro datum of this schema
         """Encode one datum.
@@ -87,15 +88,21 @@ class Schema:
         return datum
 
 
-def _record(schema: Any, name: str | None) -> Any:  # noqa: ANN401 - Avro
-    """Find a record by its name without namespace; None: the first."""
+def records(schema: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - Avro
+    """Every record of a parsed schema, from the outermost inwards, in the order of the fields."""
     if isinstance(schema, list):
-        return next((found for part in schema if (found := _record(part, name)) is not None), None)
-    if not isinstance(schema, dict):
-        return None
-    if schema.get("type") == "record" and name in (None, schema["name"].rpartition(".")[2]):
-        return schema
-    return _record([schema.get(inside) for inside in ("type", "fields", "items", "values")], name)
+        for part in schema:
+            yield from records(part)
+    elif isinstance(schema, dict):
+        if schema.get("type") == "record":
+            yield schema
+        for inside in ("type", "fields", "items", "values"):
+            yield from records(schema.get(inside))
+
+
+def short_name(record: dict[str, Any]) -> str:
+    """Give a record's name without its namespace."""
+    return str(record["name"].rpartition(".")[2])
 
 
 def unknown_prefix(value: bytes) -> UnknownRecord:

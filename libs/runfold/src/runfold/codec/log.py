@@ -15,13 +15,14 @@ from typing import Any, get_args
 import runfold_schemas
 from runfold.codec import shapes
 from runfold.codec.avro import PREFIX_SIZE, Schema, unknown_prefix
+from runfold.codec.compiled import Codec
 from runfold.codec.oldest import Oldest
 from runfold.core.errors import UnknownRecord
 from runfold.core.events import InputSettled, LogRecordBody, PartitionClaimed
-from runfold.core.fence import Head, Kind
+from runfold.core.fence import Head, Kind, encode_head
 
 _FILE = re.compile(r"(?P<type>[a-z_]+)\.v(?P<version>[0-9]+)\.avsc")
-_CLAIM_HEAD = Head(Kind.CLAIM)
+_CLAIM, _SETTLED, _EVENT = Kind.CLAIM, Kind.SETTLED, Kind.EVENT
 
 
 def type_name(cls: type) -> str:
@@ -39,8 +40,10 @@ def encode(record: LogRecordBody) -> tuple[bytes, bytes]:
         ValueError, TypeError, OverflowError: A field holds what its annotation forbids: a defect of the caller.
     """
     writer = _writers()[type(record)]
-    schema = writer.newest if writer.older is None else writer.older.of(record)
-    return head_of(record).encode(), schema.write(writer.to_datum(record))
+    codec = writer.newest if writer.oldest is None else writer.codecs[writer.oldest.of(record)]
+    # The value first: what it lets through is a number of 64 bits in the header, too.
+    value = codec.write(record)
+    return encode_head(*_head(record)), value
 
 
 def decode(value: bytes) -> LogRecordBody:
@@ -49,25 +52,33 @@ def decode(value: bytes) -> LogRecordBody:
     Raises:
         UnknownRecord: No schema, or no enum member, of this code; malformed bytes; bytes that follow.
     """
-    reader = _readers().get(value[:PREFIX_SIZE])
-    if reader is None:
+    codec = _readers().get(value[:PREFIX_SIZE])
+    if codec is None:
         raise unknown_prefix(value)
-    body: LogRecordBody = reader.from_datum(reader.schema.read(value, reader.newest))
+    body: LogRecordBody = codec.read(value)
     return body
 
 
 def key_of(record: LogRecordBody) -> str | None:
     """The record's key: the run; None for a record of the partition."""
-    return None if isinstance(record, PartitionClaimed | InputSettled) else record.run_id
+    # Two questions: to make a union costs more than to ask both.
+    if isinstance(record, PartitionClaimed) or isinstance(record, InputSettled):  # noqa: SIM101
+        return None
+    return record.run_id
 
 
 def head_of(record: LogRecordBody) -> Head:
     """The header that belongs to a record."""
+    return Head(*_head(record))
+
+
+def _head(record: LogRecordBody) -> tuple[Kind, int, int]:
+    """Kind, epoch and seq of the header that belongs to a record."""
     if isinstance(record, PartitionClaimed):
-        return _CLAIM_HEAD
+        return _CLAIM, -1, -1
     if isinstance(record, InputSettled):
-        return Head(Kind.SETTLED, record.epoch)
-    return Head(Kind.EVENT, record.epoch, record.seq)
+        return _SETTLED, record.epoch, -1
+    return _EVENT, record.epoch, record.seq
 
 
 def check_head(head: Head, record: LogRecordBody) -> None:
@@ -76,8 +87,8 @@ def check_head(head: Head, record: LogRecordBody) -> None:
     Raises:
         UnknownRecord: They do not: nobody can say what the writer meant.
     """
-    expected = head_of(record)
-    if head != expected:
+    if head != _head(record):
+        expected = head_of(record)
         raise UnknownRecord(f"the header says {head}, the body of {type_name(type(record))} says {expected}")
 
 
@@ -94,20 +105,11 @@ def check_key(key: str | None, record: LogRecordBody) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """``older``: chooses where there is more than one version."""
+    """``oldest``: chooses where there is more than one version."""
 
-    newest: Schema
-    older: Oldest | None
-    to_datum: shapes.Convert
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """``newest``: the version to resolve to; None where ``schema`` is the newest itself."""
-
-    schema: Schema
-    newest: Schema | None
-    from_datum: shapes.Convert
+    codecs: dict[Schema, Codec]
+    newest: Codec
+    oldest: Oldest | None
 
 
 @cache
@@ -132,24 +134,26 @@ def schemas() -> dict[str, list[Schema]]:
 
 
 @cache
-def _shapes() -> dict[str, shapes.Record]:
-    return {name: shapes.record(cls) for name, cls in RECORD_TYPES.items()}
+def codecs() -> dict[str, dict[Schema, Codec]]:
+    """The codec of every version of every record type, oldest first."""
+    return {name: _codecs(RECORD_TYPES[name], known) for name, known in schemas().items()}
+
+
+def _codecs(cls: type[Any], known: list[Schema]) -> dict[Schema, Codec]:
+    shape = shapes.record(cls)
+    return {schema: Codec(cls, schema, known[-1], shape) for schema in known}
 
 
 @cache
 def _writers() -> dict[type[Any], _Writer]:
-    return {RECORD_TYPES[name]: _writer(name, known) for name, known in schemas().items()}
+    return {RECORD_TYPES[name]: _writer(RECORD_TYPES[name], known) for name, known in codecs().items()}
 
 
-def _writer(name: str, known: list[Schema]) -> _Writer:
-    older = Oldest(RECORD_TYPES[name], known) if len(known) > 1 else None
-    return _Writer(known[-1], older, _shapes()[name].write)
+def _writer(cls: type[Any], known: dict[Schema, Codec]) -> _Writer:
+    versions = list(known)
+    return _Writer(known, known[versions[-1]], Oldest(cls, versions) if len(versions) > 1 else None)
 
 
 @cache
-def _readers() -> dict[bytes, _Reader]:
-    return {
-        schema.prefix: _Reader(schema, None if schema is known[-1] else known[-1], _shapes()[name].read)
-        for name, known in schemas().items()
-        for schema in known
-    }
+def _readers() -> dict[bytes, Codec]:
+    return {schema.prefix: codec for known in codecs().values() for schema, codec in known.items()}

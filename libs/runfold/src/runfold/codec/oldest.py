@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 from runfold.codec.avro import Schema
@@ -26,18 +27,26 @@ class Oldest:
 
     def __init__(self, cls: type[Any], versions: Sequence[Schema], record: str | None = None) -> None:
         fields = dataclasses.fields(cls)
-        self._choices: list[tuple[Schema, tuple[tuple[str, Any], ...]]] = []
+        self._choices: list[tuple[Schema, Callable[[object], Any] | None, Any]] = []
         for schema in versions:
             known = schema.fields(record)
             missing = [field for field in fields if field.name not in known]
             for field in missing:
                 if field.default is dataclasses.MISSING:
                     raise ValueError(f"{schema.name} lacks {field.name!r} of {cls.__name__}, which has no default")
-            self._choices.append((schema, tuple((field.name, field.default) for field in missing)))
+            # Of one name, ``attrgetter`` gives the value itself; of several, a tuple.
+            get = attrgetter(*(field.name for field in missing)) if missing else None
+            defaults = missing[0].default if len(missing) == 1 else tuple(field.default for field in missing)
+            self._choices.append((schema, get, defaults))
 
     def of(self, *instances: object) -> Schema:
         """Give the oldest version that can say all of these instances."""
-        for schema, missing in self._choices:
-            if all(getattr(one, name) == default for one in instances for name, default in missing):
+        for schema, get, defaults in self._choices:
+            if get is None:
+                return schema
+            for one in instances:
+                if get(one) != defaults:
+                    break
+            else:
                 return schema
         return self._choices[-1][0]

@@ -25,6 +25,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any
 
+from runfold.codec.avro import records, short_name
 from runfold.core.errors import UnknownRecord
 from runfold.core.payload import BlobRef, Inline, Payload
 
@@ -132,23 +133,11 @@ def check_fields(cls: type[Any], schema: Any, skip: frozenset[str] = frozenset()
     Raises:
         ValueError: A record's fields differ from the dataclass's.
     """
-    written = dict(_records(schema))
+    written = {short_name(found): [field["name"] for field in found["fields"]] for found in records(schema)}
     for inner in _dataclasses(cls):
         expected = [field.name for field in dataclasses.fields(inner) if inner is not cls or field.name not in skip]
         if written.get(inner.__name__) != expected:
             raise ValueError(f"the newest schema of {inner.__name__} must have the fields {', '.join(expected)}")
-
-
-def _records(schema: Any) -> Iterator[tuple[str, list[str]]]:  # noqa: ANN401 - Avro
-    """Every record of a schema: its name without namespace, and its fields."""
-    if isinstance(schema, list):
-        for part in schema:
-            yield from _records(part)
-    elif isinstance(schema, dict):
-        if schema.get("type") == "record":
-            yield schema["name"].rpartition(".")[2], [field["name"] for field in schema["fields"]]
-        for part in (schema.get("type"), schema.get("fields"), schema.get("items"), schema.get("values")):
-            yield from _records(part)
 
 
 def _dataclasses(hint: Any) -> Iterator[type[Any]]:  # noqa: ANN401 - a type annotation

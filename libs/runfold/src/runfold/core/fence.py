@@ -9,8 +9,8 @@ does what was pipelined behind an append that was lost.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from runfold.core.errors import UnknownRecord
 from runfold.core.events import Cause
@@ -18,6 +18,7 @@ from runfold.core.positions import Positions
 
 HEADER = "rf"
 _LAYOUT = struct.Struct(">Bqq")
+_SIZE = _LAYOUT.size
 
 
 class Kind(IntEnum):
@@ -28,6 +29,9 @@ class Kind(IntEnum):
     EVENT = 2
 
 
+_KINDS = tuple(Kind)
+
+
 class Judgement(StrEnum):
     """What ``Fence.admit`` says of a record."""
 
@@ -36,9 +40,10 @@ class Judgement(StrEnum):
     CLAIM = "claim"
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The header ``rf`` of a log record: enough to judge what cannot be decoded.
+
+    A tuple, since one is made, and compared with the body, for every record that is read.
 
     Attributes:
         kind: Claim, settled or event.
@@ -52,7 +57,7 @@ class Head:
 
     def encode(self) -> bytes:
         """Give the 17 bytes of the header: ``>Bqq``."""
-        return _LAYOUT.pack(self.kind, self.epoch, self.seq)
+        return _LAYOUT.pack(*self)
 
     @classmethod
     def decode(cls, data: bytes | None) -> Head:
@@ -61,15 +66,19 @@ class Head:
         Raises:
             UnknownRecord: If it is missing or malformed: a record that nobody may judge.
         """
-        if data is None or len(data) != _LAYOUT.size:
-            message = f"header {HEADER!r} is missing or not {_LAYOUT.size} bytes long: {data!r}"
+        if data is None or len(data) != _SIZE:
+            message = f"header {HEADER!r} is missing or not {_SIZE} bytes long: {data!r}"
             raise UnknownRecord(message)
         kind, epoch, seq = _LAYOUT.unpack(data)
-        try:
-            return cls(Kind(kind), epoch, seq)
-        except ValueError:
+        if kind >= len(_KINDS):
             message = f"header {HEADER!r} names an unknown kind of record: {kind}"
-            raise UnknownRecord(message) from None
+            raise UnknownRecord(message)
+        return cls(_KINDS[kind], epoch, seq)
+
+
+def encode_head(kind: Kind, epoch: int, seq: int) -> bytes:
+    """Give the bytes of a header that nobody else wants to see."""
+    return _LAYOUT.pack(kind, epoch, seq)
 
 
 class Fence:
