@@ -78,7 +78,7 @@ class World:
     def garble(self, run: Run) -> int:
         """Append a valid event of a run in a schema that nobody knows."""
         head = Head.decode(log_codec.encode(run.next.interrupt())[0])
-        return self.append_raw(replace(head, epoch=self.epoch).encode(), run.state.run_id, b"\xc3\x01unknown?")
+        return self.append_raw(Head(head.kind, self.epoch, head.seq).encode(), run.state.run_id, b"\xc3\x01unknown?")
 
     def begin(self, run_id: str, cause: Cause | None = None) -> Run:
         """Start a run and append its first event."""

@@ -8,5 +8,5 @@
 * ``origin``         where a forwarded input came from
 * ``events_json``    an event as the contract shows it
 * ``notifications``  what the outside is told
-* ``avro``, ``shapes`` serve the first two
+* ``avro``, ``shapes``, ``oldest`` serve the first two; ``compiled`` and ``source`` make them fast
 """

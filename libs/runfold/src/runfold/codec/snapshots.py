@@ -14,6 +14,7 @@ from typing import Any
 import runfold_schemas
 from runfold.codec import shapes
 from runfold.codec.avro import PREFIX_SIZE, Schema, unknown_prefix
+from runfold.codec.compiled import Codec
 from runfold.codec.oldest import Oldest
 from runfold.core.errors import UnknownRecord
 from runfold.core.state import TRANSCRIPT_SEED, Call, Entry, State
@@ -64,10 +65,10 @@ def encode_chunks(run_id: str, entries: Sequence[Entry], first_index: int, limit
     Returns:
         Rows without a gap, in order; none for no entries.
     """
-    schema, shape = _entries_codec()
+    codec = _entries_codec()
     rows = []
     for group in _groups(entries, limit):
-        rows.append(ChunkRow(run_id, first_index, len(group), schema.write([shape.write(entry) for entry in group])))
+        rows.append(ChunkRow(run_id, first_index, len(group), codec.write(group)))
         first_index += len(group)
     return rows
 
@@ -106,10 +107,10 @@ def decode_chunk(chunk: ChunkRow) -> list[Entry]:
         CorruptSnapshot: It holds another number of entries than the row says.
         UnknownRecord: Malformed bytes, or a schema that this code does not know.
     """
-    schema, shape = _entries_codec()
-    if chunk.data[:PREFIX_SIZE] != schema.prefix:
+    codec = _entries_codec()
+    if chunk.data[:PREFIX_SIZE] != codec.schema.prefix:
         raise unknown_prefix(chunk.data)
-    entries = [shape.read(datum) for datum in schema.read(chunk.data)]
+    entries: list[Entry] = codec.read(chunk.data)
     if len(entries) != chunk.count:
         raise CorruptSnapshot(
             f"chunk {chunk.first_index} of run {chunk.run_id!r} holds {len(entries)} entries, not {chunk.count}"
@@ -203,7 +204,11 @@ def _state_codec() -> tuple[list[Schema], shapes.Record, Oldest]:
 
 
 @cache
-def _entries_codec() -> tuple[Schema, shapes.Record]:
+def _entries_codec() -> Codec:
     schema = Schema.load(runfold_schemas.root() / "snapshot" / "entries.v1.avsc")
     shapes.check_fields(Entry, schema.parsed["items"])
-    return schema, shapes.record(Entry)
+    entry = shapes.record(Entry)
+    entries = shapes.Record(
+        lambda group: [entry.write(one) for one in group], lambda datum: [entry.read(one) for one in datum]
+    )
+    return Codec(list[Entry], schema, schema, entries)
