@@ -83,6 +83,13 @@ def test_a_header_that_says_something_else_is_unknown(head: Head) -> None:
         log.check_head(head, a_patch())
 
 
+@pytest.mark.parametrize("wrong", [2**63, -(2**63) - 1, None, "1", 1.0])
+@pytest.mark.parametrize("field", ["epoch", "seq"])
+def test_what_no_header_can_say_is_refused_as_documented(field: str, wrong: Any) -> None:
+    with pytest.raises((ValueError, TypeError, OverflowError)):
+        log.encode(a_patch(**{field: wrong}))
+
+
 @pytest.mark.parametrize("key", [None, "", "another"])
 def test_a_key_of_another_run_is_unknown(key: str | None) -> None:
     with pytest.raises(UnknownRecord, match="the key is"):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from runfold.core.errors import UnknownRecord
 from runfold.core.events import Cause
-from runfold.core.fence import Fence, Head, Judgement, Kind
+from runfold.core.fence import Fence, Head, Judgement, Kind, encode_head
 from runfold.core.positions import Positions
 
 CLAIM = Head(Kind.CLAIM)
@@ -29,6 +31,19 @@ def test_a_head_survives_encoding() -> None:
         assert len(head.encode()) == 17
         assert Head.decode(head.encode()) == head
     assert Head(Kind.EVENT, 1, 2).encode().hex() == "02" + "0000000000000001" + "0000000000000002"
+
+
+def test_a_head_is_encoded_with_and_without_an_object() -> None:
+    """The same bytes; every kind stands for its number."""
+    for kind in Kind:
+        assert encode_head(kind, 7, 2**63 - 1) == Head(kind, 7, 2**63 - 1).encode()
+        assert Head.decode(encode_head(kind, 7, -1)).kind is kind
+
+
+@pytest.mark.parametrize("epoch", [2**63, 1.0, None])
+def test_a_head_of_no_number_is_refused(epoch: Any) -> None:
+    with pytest.raises(TypeError, match="no header has epoch"):
+        encode_head(Kind.EVENT, epoch, 0)
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\x02", CLAIM.encode() + b"\0", b"\x03" + CLAIM.encode()[1:]])

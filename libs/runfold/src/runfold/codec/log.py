@@ -41,7 +41,7 @@ def encode(record: LogRecordBody) -> tuple[bytes, bytes]:
     """
     writer = _writers()[type(record)]
     codec = writer.newest if writer.oldest is None else writer.codecs[writer.oldest.of(record)]
-    # The value first: what it lets through is a number of 64 bits in the header, too.
+    # The value first: its complaint names the field.
     value = codec.write(record)
     return encode_head(*_head(record)), value
 
