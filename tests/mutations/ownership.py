@@ -113,7 +113,7 @@ def _readers_judge(is_valid: Callable[..., bool]) -> Planted:
 
 
 def _a_stale_epoch_counts() -> Planted:
-    return _readers_judge(lambda real, fence, head, key, cause: real(replace(head, epoch=fence.epoch), key, cause))
+    return _readers_judge(lambda real, fence, head, key, cause: real(head._replace(epoch=fence.epoch), key, cause))
 
 
 async def _a_zombies_result_lands_late(stage: Stage) -> None:
