@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import select
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -75,6 +75,17 @@ def _said(error: Exception) -> str:
     return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
+async def _check(connection: Connection) -> None:
+    """Refuse a connection that the server has closed, for the pool; without a round trip where nothing has come.
+
+    A server that ends says so, and a host that vanished is found out by keepalives: both make the socket readable.
+    """
+    waiting = select.poll()
+    waiting.register(connection.pgconn.socket, select.POLLIN)
+    if waiting.poll(0):
+        await AsyncConnectionPool.check_connection(connection)
+
+
 class Database:
     """The pool and the statements of one schema.
 
@@ -103,7 +114,7 @@ class Database:
             min_size=1,
             max_size=max_size,
             timeout=timeout_s,
-            check=AsyncConnectionPool.check_connection,
+            check=_check,
             open=False,
         )
 
@@ -137,9 +148,3 @@ class Database:
     async def execute(self, connection: Connection, name: str, **arguments: object) -> int:
         """Run a named statement and give the number of rows that it touched."""
         return (await connection.execute(self.statements[name], arguments)).rowcount
-
-    async def execute_many(self, connection: Connection, name: str, rows: list[dict[str, Any]]) -> None:
-        """Run a named statement once per row, pipelined."""
-        if rows:
-            async with connection.cursor() as cursor:
-                await cursor.executemany(self.statements[name], rows)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg.rows import DictRow
@@ -22,15 +24,27 @@ def _storable(value: Any) -> Any:  # noqa: ANN401 - any column value
         return value.replace("\0", "\ufffd")
     if isinstance(value, dict):
         return {_storable(name): _storable(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
     return value
 
 
-def _columns(**values: Any) -> Columns:  # noqa: ANN401 - column values
-    return {name: _storable(value) for name, value in values.items()}
+def as_json(value: Columns | Sequence[Columns]) -> str:
+    """Give rows as the text out of which a statement reads their columns: one parameter, however many they are.
+
+    Bytes are written as Postgres reads them out of a text.
+    """
+    text = json.dumps(value, default=_hex, separators=(",", ":"))
+    if "\\u0000" not in text:
+        return text
+    return json.dumps(_storable(value), default=_hex, separators=(",", ":"))
 
 
-def _json(**values: Any) -> Jsonb:  # noqa: ANN401 - JSON values
-    return Jsonb(_storable(values))
+def _hex(value: object) -> str:
+    if isinstance(value, bytes):
+        return "\\x" + value.hex()
+    message = f"no column holds a {type(value).__name__}"
+    raise TypeError(message)
 
 
 def payload_columns(name: str, payload: Payload | None) -> Columns:
@@ -76,6 +90,12 @@ def partition_columns(row: PartitionRow) -> Columns:
     }
 
 
+def partition_json(row: PartitionRow, expected_applied: int | None) -> str:
+    """Give the columns of ``partitions`` and what is expected there, as the statement ``commit`` reads them."""
+    inputs = {"inputs": row.positions.to_json(), "input_ids": dict(row.input_ids)}
+    return as_json({**partition_columns(row), **inputs, "expected_applied": expected_applied})
+
+
 def read_partition(row: DictRow) -> PartitionRow:
     """Read a row of ``partitions``."""
     fields = dict(row)
@@ -85,7 +105,7 @@ def read_partition(row: DictRow) -> PartitionRow:
 
 
 def snapshot_columns(row: SnapshotRow) -> Columns:
-    """Columns of ``snapshots``."""
+    """Columns of ``snapshots``, but for ``state``."""
     return {
         "run_id": row.run_id,
         "seq": row.seq,
@@ -94,7 +114,6 @@ def snapshot_columns(row: SnapshotRow) -> Columns:
         "next_epoch": row.next_epoch,
         "fold_version": row.fold_version,
         "message_count": row.message_count,
-        "state": row.state,
         "digest": row.digest,
     }
 
@@ -105,8 +124,8 @@ def read_snapshot(row: DictRow) -> SnapshotRow:
 
 
 def chunk_columns(row: ChunkRow) -> Columns:
-    """Columns of ``message_chunks``."""
-    return {"run_id": row.run_id, "first_index": row.first_index, "count": row.count, "data": row.data}
+    """Columns of ``message_chunks``, but for ``data``."""
+    return {"run_id": row.run_id, "first_index": row.first_index, "count": row.count}
 
 
 def read_chunk(row: DictRow) -> ChunkRow:
@@ -117,21 +136,21 @@ def read_chunk(row: DictRow) -> ChunkRow:
 def run_columns(row: RunRow) -> Columns:
     """Columns of ``runs``."""
     version = row.version
-    return _columns(
+    return dict(
         run_id=row.run_id,
         partition=row.partition,
         agent=row.agent,
         status=row.status.value,
         step=row.step,
         seq=row.seq,
-        version=_json(
-            revision=version.revision,
-            prompt_hash=version.prompt_hash,
-            tools_hash=version.tools_hash,
-            model=version.model,
-            tools=dict(version.tools),
-        ),
-        usage=_json(**row.usage),
+        version={
+            "revision": version.revision,
+            "prompt_hash": version.prompt_hash,
+            "tools_hash": version.tools_hash,
+            "model": version.model,
+            "tools": dict(version.tools),
+        },
+        usage=dict(row.usage),
         cost_nano_usd=row.cost_nano_usd,
         unpriced_calls=row.unpriced_calls,
         unaccounted_calls=row.unaccounted_calls,
@@ -161,7 +180,7 @@ def read_run(row: DictRow) -> RunRow:
 
 def wait_columns(row: WaitRow) -> Columns:
     """Columns of ``waits``."""
-    return _columns(
+    return dict(
         wait_id=row.wait_id,
         run_id=row.run_id,
         partition=row.partition,
@@ -193,7 +212,7 @@ def read_wait(row: DictRow) -> WaitRow:
 
 def call_columns(row: OpenCallRow) -> Columns:
     """Columns of ``open_calls``, but for ``inserted_at``."""
-    return _columns(
+    return dict(
         run_id=row.run_id,
         step=row.step,
         partition=row.partition,

@@ -1,10 +1,12 @@
 insert into {schema}.waits as stored
     (wait_id, run_id, partition, step, seq, reason, opened_at, detail, detail_sha256, detail_size, tool, tool_call_id,
      arguments, arguments_sha256, arguments_size, arguments_digest, expires_at)
-values
-    (%(wait_id)s, %(run_id)s, %(partition)s, %(step)s, %(seq)s, %(reason)s, %(opened_at)s, %(detail)s,
-     %(detail_sha256)s, %(detail_size)s, %(tool)s, %(tool_call_id)s, %(arguments)s, %(arguments_sha256)s,
-     %(arguments_size)s, %(arguments_digest)s, %(expires_at)s)
+select wait_id, run_id, partition, step, seq, reason, opened_at, detail, detail_sha256, detail_size, tool,
+       tool_call_id, arguments, arguments_sha256, arguments_size, arguments_digest, expires_at
+from json_to_recordset(%(waits)s::json) as wait
+    (wait_id text, run_id text, partition integer, step bigint, seq bigint, reason text, opened_at bigint,
+     detail bytea, detail_sha256 text, detail_size bigint, tool text, tool_call_id text, arguments bytea,
+     arguments_sha256 text, arguments_size bigint, arguments_digest text, expires_at bigint)
 on conflict (wait_id) do update
 set step = excluded.step, seq = excluded.seq, reason = excluded.reason,
     opened_at = case when stored.seq = excluded.seq then stored.opened_at else excluded.opened_at end,
