@@ -179,14 +179,21 @@ class KafkaConfig:
         """Give the settings of a producer of records up to ``max_record`` bytes, Kafka's overhead not counted."""
         return self._merge({**_PRODUCER, "message.max.bytes": max_record + 65_536})
 
-    def reader(self, fetch_wait_ms: int) -> Settings:
+    def reader(self, fetch_wait_ms: int, fetch_min_bytes: int = 1) -> Settings:
         """Give the settings of a consumer that is plainly assigned; its group is a name that nobody else has.
 
-        ``fetch_wait_ms``: how long a broker holds a fetch while there is nothing new. A newly assigned partition waits
-        for the fetch that is pending (350 ms at librdkafka's default of 500).
+        Args:
+            fetch_wait_ms: How long a broker holds a fetch while there is too little. A newly assigned partition waits
+                for the fetch that is pending (350 ms at librdkafka's default of 500).
+            fetch_min_bytes: What is too little is less than this, of all partitions together.
         """
         return self._merge(
-            {**_READER, "fetch.wait.max.ms": fetch_wait_ms, "group.id": f"runfold-plain-{uuid.uuid4().hex}"}
+            {
+                **_READER,
+                "fetch.wait.max.ms": fetch_wait_ms,
+                "fetch.min.bytes": fetch_min_bytes,
+                "group.id": f"runfold-plain-{uuid.uuid4().hex}",
+            }
         )
 
     def member(self, group: str, member: MemberSettings) -> Settings:

@@ -11,7 +11,7 @@ from confluent_kafka import Message
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.messages import header_pairs, number
 from runfold.adapters.kafka.offsets import Offsets
-from runfold.adapters.kafka.streams import OffsetGone, Stream, Streams
+from runfold.adapters.kafka.streams import BRIEF, OffsetGone, Stream, Streams
 from runfold.ports.inputs import InputRecord
 from runfold.ports.log import LogBounds, LogUnrecoverable
 from runfold.ports.topics import Topics
@@ -29,7 +29,7 @@ class KafkaInputs:
         self._topics = topics.inputs
         self._offsets = Offsets(config)
         self._readers = Streams(config, _record, "runfold-kafka-inputs")
-        self._fetches = Streams(config, _record, "runfold-kafka-fetch", brief=True)
+        self._fetches = Streams(config, _record, "runfold-kafka-fetch", fetching=BRIEF)
         self._fetching: defaultdict[tuple[str, int], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def open(self, partition: int, next_offsets: Mapping[str, int]) -> KafkaInputReader:

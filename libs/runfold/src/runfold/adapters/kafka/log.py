@@ -8,10 +8,10 @@ from collections import defaultdict
 from confluent_kafka import KafkaError, Message
 
 from runfold.adapters.kafka.config import KafkaConfig
-from runfold.adapters.kafka.messages import header_pairs, number
+from runfold.adapters.kafka.messages import number
 from runfold.adapters.kafka.offsets import Offsets
 from runfold.adapters.kafka.producer import AckedProducer, Delivery, NotProduced
-from runfold.adapters.kafka.streams import OffsetGone, Stream, Streams
+from runfold.adapters.kafka.streams import BRIEF, GATHERED, OffsetGone, Stream, Streams
 from runfold.adapters.topics import MAX_LOG_RECORD, check_size
 from runfold.core.fence import HEADER
 from runfold.ports.log import (
@@ -39,8 +39,8 @@ class KafkaLog:
         self._topic = topics.log
         self._producer = AckedProducer(config, MAX_LOG_RECORD)
         self._offsets = Offsets(config)
-        self._reads = Streams(config, _record, "runfold-kafka-read", brief=True)
-        self._follows = Streams(config, _record, "runfold-kafka-follow")
+        self._reads = Streams(config, _record, "runfold-kafka-read", fetching=BRIEF)
+        self._follows = Streams(config, _record, "runfold-kafka-follow", fetching=GATHERED)
         self._open: dict[int, tuple[Stream[LogRecord], asyncio.Event]] = {}
         self._reading: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
 
@@ -203,6 +203,16 @@ def _record(message: Message) -> LogRecord:
     return LogRecord(
         number(message.offset()),
         None if key is None else key.decode(errors="replace"),
-        dict(header_pairs(message)).get(HEADER),
+        _head(message),
         message.value() or b"",
     )
+
+
+def _head(message: Message) -> bytes | None:
+    """Give the header to judge by; of several the last, as everywhere."""
+    head: bytes | str | None = None
+    headers = message.headers() or ()
+    for name, data in headers.items() if isinstance(headers, dict) else headers:
+        if name == HEADER:
+            head = data
+    return head.encode() if isinstance(head, str) else head

@@ -11,7 +11,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -24,8 +24,6 @@ T = TypeVar("T")
 
 # How long a command may wait for its turn; a consumer without partitions is not polled at all.
 _POLL_S: Final = 0.02
-_IDLE_WAIT_MS: Final = 100
-_BRIEF_WAIT_MS: Final = 5
 _DRAIN: Final = 1000
 _FULL_RECORDS: Final = 4000
 _FULL_BYTES: Final = 16 << 20
@@ -35,6 +33,26 @@ _GONE: Final = (
     KafkaError._LOG_TRUNCATION,  # noqa: SLF001 - the same
     KafkaError.OFFSET_OUT_OF_RANGE,
 )
+
+
+class Fetching(NamedTuple):
+    """When a broker answers a fetch.
+
+    Attributes:
+        wait_ms: At the latest.
+        min_bytes: As soon as there is so much.
+    """
+
+    wait_ms: int
+    min_bytes: int
+
+
+PROMPT: Final = Fetching(100, 1)
+"""For whoever acts on a record."""
+BRIEF: Final = Fetching(5, 1)
+"""For streams that are opened for what exists already and shut soon: a pending fetch must not hold up the next."""
+GATHERED: Final = Fetching(20, 64 << 10)
+"""For whoever lingers over records anyway: else a log that many write to costs a fetch for nearly every record."""
 
 
 class OffsetGone(Exception):
@@ -72,16 +90,16 @@ class Stream(Generic[T]):
             OffsetGone: Everything before was taken, and the next record does not exist.
             KafkaReadFailed: The same, and Kafka refuses.
         """
-        taken: list[T] = []
-        while self._records and len(taken) < max_records:
-            offset, size, record = self._records.popleft()
-            self.position = offset + 1
-            self.went[1] += size
-            taken.append(record)
-        self.went[0] += len(taken)
-        if not taken and self._error is not None:
-            raise self._error
-        return taken
+        count = min(len(self._records), max_records)
+        if count <= 0:
+            if self._error is not None:
+                raise self._error
+            return []
+        popped = [self._records.popleft() for _ in range(count)]
+        self.position = popped[-1][0] + 1
+        self.went[0] += count
+        self.went[1] += sum(size for _, size, _ in popped)
+        return [record for _, _, record in popped]
 
     def fill(self) -> float:
         """Say how full the buffer is, 1.0 being full (poll thread)."""
@@ -96,11 +114,13 @@ class Streams(Generic[T]):
         config: How to reach Kafka.
         convert: From a message to what readers get; called in the poll thread, must not fail.
         name: Of the thread.
-        brief: Streams are opened for what exists already and shut soon, so a pending fetch must not hold up the next.
+        fetching: How soon records come.
     """
 
-    def __init__(self, config: KafkaConfig, convert: Callable[[Message], T], name: str, *, brief: bool = False) -> None:
-        self._settings = config.reader(_BRIEF_WAIT_MS if brief else _IDLE_WAIT_MS)
+    def __init__(
+        self, config: KafkaConfig, convert: Callable[[Message], T], name: str, *, fetching: Fetching = PROMPT
+    ) -> None:
+        self._settings = config.reader(fetching.wait_ms, fetching.min_bytes)
         self._convert = convert
         self._name = name
         self._commands: queue.SimpleQueue[Callable[[Consumer], None] | None] = queue.SimpleQueue()
@@ -188,6 +208,7 @@ class Streams(Generic[T]):
 
     def _distribute(self, messages: Sequence[Message]) -> None:
         batches: dict[tuple[str, int], list[tuple[int, int, T]]] = {}
+        convert = self._convert
         for message in messages:
             place = (message.topic() or "", number(message.partition()))
             error = message.error()
@@ -195,7 +216,12 @@ class Streams(Generic[T]):
                 # Records of the same partition before it go first.
                 self._deliver(place, batches.pop(place, []), _reading_error(place, error))
             elif place in self._streams:
-                batches.setdefault(place, []).append((number(message.offset()), len(message), self._convert(message)))
+                record = (number(message.offset()), len(message), convert(message))
+                batch = batches.get(place)
+                if batch is None:
+                    batches[place] = [record]
+                else:
+                    batch.append(record)
         for place, records in batches.items():
             self._deliver(place, records, None)
 
