@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -53,8 +54,7 @@ class Loaded:
     has_unreadable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """A valid record that was applied: an event with its run, or a settled input (``loaded`` None).
 
     ``record`` is None for a valid event that this code cannot decode: its run is parked.
@@ -118,8 +118,12 @@ class Replay:
         if unknown and self._store is not None:
             stored = await self._store.load_runs(sorted(unknown))
             await self.adopt(stored.values(), records[0].offset, records[0].offset)
-        applied = (self._apply(record, head) for record, head in zip(records, heads, strict=True))
-        return [item for item in applied if item is not None]
+        applied = []
+        for record, head in zip(records, heads, strict=True):
+            item = self._apply(record, head)
+            if item is not None:
+                applied.append(item)
+        return applied
 
     def apply_one(self, record: LogRecord) -> Applied | None:
         """Judge and fold one record; its run must be in memory, or new. As ``apply``, for who loads nothing."""
@@ -157,14 +161,20 @@ class Replay:
             if loaded is not None and record.offset <= loaded.covered:
                 return None
         body, problem = _decode(record, head)
-        cause = body.cause if isinstance(body, RunEvent | InputSettled) else None
+        event = body if isinstance(body, RunEvent) else None
+        settled = body if isinstance(body, InputSettled) else None
+        settling = event or settled
+        cause = None if settling is None else settling.cause
         if self.fence.admit(head, record.offset, record.key, cause) is not Judgement.VALID:
             return None
-        if isinstance(body, InputSettled) or record.key is None:
-            return Applied(record.offset, head.epoch, body if isinstance(body, InputSettled) else None, None)
-        loaded = self.runs.setdefault(record.key, Loaded(record.key)) if loaded is None else loaded
-        self._fold(loaded, record.offset, head, body if isinstance(body, RunEvent) else None, problem)
-        return Applied(record.offset, head.epoch, body if isinstance(body, RunEvent) else None, loaded)
+        if settled is not None or record.key is None:
+            return Applied(record.offset, head.epoch, settled, None)
+        if loaded is None:
+            loaded = self.runs.get(record.key)
+            if loaded is None:
+                loaded = self.runs[record.key] = Loaded(record.key)
+        self._fold(loaded, record.offset, head, event, problem)
+        return Applied(record.offset, head.epoch, event, loaded)
 
     def _fold(self, loaded: Loaded, offset: int, head: Head, event: RunEvent | None, problem: str | None) -> None:
         loaded.last_offset = offset

@@ -36,11 +36,13 @@ class Memory:
         behind = [loaded for loaded in replay.runs.values() if loaded.uncovered is not None]
         behind.sort(key=lambda loaded: loaded.uncovered or (0, 0))
         self._uncovered: dict[str, float] = {loaded.run_id: now for loaded in behind}
+        # One that is parked gets no snapshot any more, so it stays as long as this object.
+        self._parked = {loaded.run_id for loaded in behind if loaded.parked is not None}
 
     @property
     def parked(self) -> int:
         """How many runs cannot be folded."""
-        return sum(self.replay.runs[run_id].parked is not None for run_id in self._uncovered)
+        return len(self._parked)
 
     def has_work(self, now: float) -> bool:
         """Whether a commit is due although the log brought nothing."""
@@ -84,18 +86,20 @@ class Memory:
     def _touch(self, items: Iterable[Applied], now: float) -> tuple[dict[str, Loaded], dict[str, int]]:
         touched: dict[str, Loaded] = {}
         opened_at: dict[str, int] = {}
-        for item in items:
-            if item.loaded is None:
+        for _, _, record, loaded in items:
+            if loaded is None:
                 continue
-            if item.loaded.run_id not in touched:
-                touched[item.loaded.run_id] = item.loaded
-                self._fall_behind(item.loaded, now)
-            if isinstance(item.record, Interrupted):
-                opened_at[item.record.wait_id] = item.record.at
+            if loaded.run_id not in touched:
+                touched[loaded.run_id] = loaded
+                self._fall_behind(loaded, now)
+            if isinstance(record, Interrupted):
+                opened_at[record.wait_id] = record.at
         return touched, opened_at
 
     def _fall_behind(self, loaded: Loaded, now: float) -> None:
         """Take note of a run with an event that no snapshot covers."""
+        if loaded.parked is not None:
+            self._parked.add(loaded.run_id)
         if loaded.run_id in self._uncovered or loaded.uncovered is None:
             return
         self._uncovered[loaded.run_id] = now

@@ -34,6 +34,8 @@ from runfold.ports.log import LogUnrecoverable, RecordTooLarge
 from runfold.ports.publisher import Publisher
 from runfold.runtime.restore import Applied
 
+_TOLD = (Interrupted, RunCompleted, RunFailed, RunCancelled)
+
 _log = structlog.get_logger(__name__)
 
 # A larger payload stays in the object store and is shown as where it lies: a notification has to fit into a record,
@@ -75,7 +77,7 @@ class Outbox:
                 if record.outcome is Settlement.DEAD:
                     dead.append(self._bury(record))
             elif (
-                isinstance(record, Interrupted | RunCompleted | RunFailed | RunCancelled)
+                isinstance(record, _TOLD)
                 and item.loaded is not None
                 and item.loaded.state is not None
                 and record.seq <= item.loaded.state.seq  # not behind the event at which its run was parked
