@@ -115,3 +115,11 @@ def test_who_never_joins_a_group_needs_none_of_its_protocol(protocol: str) -> No
     settings = config.outsider("marks", 1.0)
     assert settings["group.protocol"] == "classic"
     assert settings["session.timeout.ms"] == 1000
+
+
+def test_a_reader_is_answered_at_once_unless_it_gathers() -> None:
+    """Who acts on a record must not wait for a second one."""
+    config = KafkaConfig("host:1")
+    assert config.reader(100)["fetch.min.bytes"] == 1
+    gathering = config.reader(20, 65_536)
+    assert (gathering["fetch.wait.max.ms"], gathering["fetch.min.bytes"]) == (20, 65_536)
