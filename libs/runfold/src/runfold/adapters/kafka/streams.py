@@ -51,7 +51,7 @@ PROMPT: Final = Fetching(100, 1)
 """For whoever acts on a record."""
 BRIEF: Final = Fetching(5, 1)
 """For streams that are opened for what exists already and shut soon: a pending fetch must not hold up the next."""
-GATHERED: Final = Fetching(20, 64 << 10)
+GATHERED: Final = Fetching(40, 64 << 10)
 """For whoever lingers over records anyway: else a log that many write to costs a fetch for nearly every record."""
 
 

@@ -29,7 +29,7 @@ class CompactorSettings:
     batch_records: int = 2000
     batch_bytes: int = 8 << 20
     batch_runs: int = 500
-    linger_s: float = 0.02
+    linger_s: float = 0.01
     poll_s: float = 0.5
     look_every_s: float = 2.0
     drain_s: float = 20.0
