@@ -1,4 +1,4 @@
-"""The agent of the benchmark: one completion that asks for 20 no-op calls, executed one after the other."""
+"""The agent of the measurements: what a run does is said by its input, a ``Plan`` as JSON."""
 
 from __future__ import annotations
 
@@ -10,32 +10,85 @@ from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.usage import RequestUsage
 
 from runfold import Agent, App, Recovery, ToolContext, tool
-from runfold.testing import ScriptedModel
 
-STEPS: Final = 20
-# CLOCK_MONOTONIC at the start of each step's body, by run: what the benchmark is about. Same machine, same clock.
+TIMES: Final = "BENCH_TIMES"
+"""The folder that gets the times, a file for each executor; unset: none are kept, so that memory does not grow."""
+_FOLDER: Final = os.environ.get(TIMES)
+# CLOCK_MONOTONIC at the start of each step's body, by run. All processes of a machine share this clock.
 _STARTS: Final[defaultdict[str, list[float]]] = defaultdict(list)
+
+
+def _note(run_id: str) -> None:
+    if _FOLDER:
+        _STARTS[run_id].append(time.monotonic())
 
 
 @tool(recovery=Recovery.RERUN, sequential=True)
 async def noop(ctx: ToolContext[None]) -> int:
     """Do nothing."""
-    _STARTS[ctx.run_id].append(time.monotonic())
+    _note(ctx.run_id)
     return 1
+
+
+@tool(recovery=Recovery.RERUN, sequential=True)
+async def echo(ctx: ToolContext[None], text: str) -> str:
+    """Give back what was said."""
+    _note(ctx.run_id)
+    return text
+
+
+@tool(recovery=Recovery.RERUN, sequential=True, timeout=3600.0)
+async def rest(ctx: ToolContext[None], ms: int) -> int:
+    """Wait so many milliseconds."""
+    _note(ctx.run_id)
+    await asyncio.sleep(ms / 1000)
+    return 1
+
+
+@tool(recovery=Recovery.RERUN, needs_approval=True)
+async def gate(_: ToolContext[None]) -> int:
+    """Do nothing, once a person has agreed."""
+    return 1
+
+
+async def _answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    """Ask for ``calls`` calls in each of ``turns`` completions, then for the last one, then say that it is done."""
+    plan = _plan(messages)
+    position = sum(isinstance(message, ModelResponse) for message in messages)
+    calls: list[tuple[str, dict[str, Any]]] = []
+    if position < plan["turns"]:
+        calls = [tuple(plan["call"])] * plan["calls"]
+    elif position == plan["turns"] and plan["last"] is not None:
+        calls = [tuple(plan["last"])]
+    parts = [ToolCallPart(name, given, f"call-{position}-{index}") for index, (name, given) in enumerate(calls)]
+    return ModelResponse(parts=parts or [TextPart("done")], usage=RequestUsage(input_tokens=10, output_tokens=5))
+
+
+def _plan(messages: list[ModelMessage]) -> dict[str, Any]:
+    for part in messages[0].parts:
+        if isinstance(part, UserPromptPart) and isinstance(part.content, str):
+            plan: dict[str, Any] = json.loads(part.content)
+            return plan
+    raise ValueError("a run of this agent begins with a plan")
 
 
 @asynccontextmanager
 async def lifespan(role: str) -> AsyncIterator[None]:
     """Write down the times when the executor ends."""
     yield
-    if role == "executor" and _STARTS:
-        await asyncio.to_thread(Path(os.environ["BENCH_TIMES"]).write_text, json.dumps(_STARTS), "utf-8")
+    if role == "executor" and _FOLDER and _STARTS:
+        file = Path(_FOLDER) / f"{os.getpid()}.json"
+        await asyncio.to_thread(file.write_text, json.dumps(_STARTS), "utf-8")
 
 
 app = App(
-    [Agent("bench", model=ScriptedModel([[("noop", {})] * STEPS, "done"]), instructions="", tools=[noop])],
+    [Agent("bench", model=FunctionModel(_answer, model_name="bench"), instructions="", tools=[noop, echo, rest, gate])],
     lifespan=lifespan,
 )

@@ -1,0 +1,96 @@
+"""Starting runs and seeing them end, as somebody outside does: a record in ``requests``, a row in Postgres."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from psycopg import sql
+
+from bench.world import PATIENCE_S, World
+
+CALLS: Final = 20
+_LOOK_S: Final = 0.02
+
+Call = tuple[str, dict[str, Any]]
+NOOP: Final[Call] = ("noop", {})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What one run does: ``turns`` completions of ``calls`` calls each, one call after the other, then ``last``."""
+
+    turns: int = 1
+    calls: int = CALLS
+    call: Call = NOOP
+    last: Call | None = None
+
+    @property
+    def steps(self) -> int:
+        """How many calls are executed, the last one not counted."""
+        return self.turns * self.calls
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """Runs that have ended.
+
+    Attributes:
+        run_ids: All of them.
+        applied: CLOCK_MONOTONIC and the number of log records applied then, from before the start to the end.
+    """
+
+    run_ids: list[str]
+    applied: list[tuple[float, int]]
+
+    def behind(self, last_step: float) -> tuple[int, float]:
+        """Give the records that the compactor was behind when the last step began, and the seconds until it was not."""
+        end, records = self.applied[-1]
+        then = max((records for at, records in self.applied if at <= last_step), default=0)
+        return records - then, end - last_step
+
+
+def names(count: int) -> list[str]:
+    """Make up run ids that have the same beginning."""
+    stem = uuid.uuid4().hex[:8]
+    return [f"{stem}-{number}" for number in range(count)]
+
+
+def submit(world: World, plan: Plan, run_ids: list[str]) -> None:
+    """Start runs, all at once, and wait until Kafka has their starts."""
+    producer = world.producer()
+    for run_id in run_ids:
+        value = {"type": "run_started", "run_id": run_id, "agent": "bench", "input": asdict(plan)}
+        producer.produce(world.topic("requests"), key=run_id, value=json.dumps(value))
+        producer.poll(0)
+    if producer.flush(PATIENCE_S):
+        raise TimeoutError("the broker should have acknowledged the starts of the runs")
+
+
+def drive(world: World, plan: Plan, runs: int) -> Driven:
+    """Start so many runs at once and wait until Postgres says that they have ended."""
+    run_ids = names(runs)
+    question = sql.SQL(
+        "select (select count(*) from {runs} where run_id like %s and status = 'completed'),"
+        " (select coalesce(sum(applied), 0)::bigint from {partitions})"
+    ).format(runs=world.table("runs"), partitions=world.table("partitions"))
+    applied: list[tuple[float, int]] = []
+    deadline = time.monotonic() + PATIENCE_S
+    with world.connect() as connection:
+
+        def look() -> int:
+            ended, records = connection.execute(question, (f"{run_ids[0].partition('-')[0]}-%",)).fetchone() or (0, 0)
+            applied.append((time.monotonic(), records))
+            return int(ended)
+
+        look()
+        submit(world, plan, run_ids)
+        while look() < runs:
+            world.services.check()
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{runs} runs should have ended within {PATIENCE_S:.0f} s")
+            time.sleep(_LOOK_S)
+    return Driven(run_ids, applied)
