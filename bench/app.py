@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponsePart, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
@@ -38,10 +38,10 @@ async def noop(ctx: ToolContext[None]) -> int:
 
 
 @tool(recovery=Recovery.RERUN, sequential=True)
-async def echo(ctx: ToolContext[None], text: str) -> str:
-    """Give back what was said."""
+async def fetch(ctx: ToolContext[None], size: int) -> str:
+    """Give so many characters that no compression makes smaller than half."""
     _note(ctx.run_id)
-    return text
+    return os.urandom(size // 2 + 1).hex()[:size]
 
 
 @tool(recovery=Recovery.RERUN, sequential=True, timeout=3600.0)
@@ -67,7 +67,9 @@ async def _answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         calls = [tuple(plan["call"])] * plan["calls"]
     elif position == plan["turns"] and plan["last"] is not None:
         calls = [tuple(plan["last"])]
-    parts = [ToolCallPart(name, given, f"call-{position}-{index}") for index, (name, given) in enumerate(calls)]
+    parts: list[ModelResponsePart] = [
+        ToolCallPart(name, given, f"call-{position}-{index}") for index, (name, given) in enumerate(calls)
+    ]
     return ModelResponse(parts=parts or [TextPart("done")], usage=RequestUsage(input_tokens=10, output_tokens=5))
 
 
@@ -89,6 +91,10 @@ async def lifespan(role: str) -> AsyncIterator[None]:
 
 
 app = App(
-    [Agent("bench", model=FunctionModel(_answer, model_name="bench"), instructions="", tools=[noop, echo, rest, gate])],
+    [
+        Agent(
+            "bench", model=FunctionModel(_answer, model_name="bench"), instructions="", tools=[noop, fetch, rest, gate]
+        )
+    ],
     lifespan=lifespan,
 )

@@ -1,6 +1,7 @@
 """`python -m bench.compacting [--runs 1000] [--turns 1]`: the compactor's own limit, on a log that is there already.
 
-An executor alone fills the log and ends; then one compactor alone folds it. From the first commit to the last.
+An executor alone fills the log and ends; then one compactor alone folds it. From when the first
+partition is ready to the last commit.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from bench.costs import Processes, spent_us
 from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
-from bench.restoring import applied
+from bench.restoring import applied, restored
 from bench.world import COMPACTOR, EXECUTOR, PATIENCE_S, World, opened
 from demo.installation import ROOT
+from demo.processes import Service
 from devstack import Stack
 from runfold.core.events import RunCompleted
 
@@ -38,7 +40,7 @@ def measure(stack: Stack, runs: int, turns: int) -> Iterator[Figures]:
         progress(f"{records} records in the log")
         compactor = world.services.start(COMPACTOR, "compactor")
         processes = world.processes({"compactor": compactor})
-        (first_at, first, before), (last_at, last, after) = _fold(world, records, processes)
+        (first_at, first, before), (last_at, last, after) = _fold(world, compactor, records, processes)
     spent = spent_us(before, after, last - first)
     shares = {name: rounded(value) for name, value in spent.items()}
     total = sum(spent.values())
@@ -53,19 +55,18 @@ def measure(stack: Stack, runs: int, turns: int) -> Iterator[Figures]:
     }
 
 
-def _fold(world: World, records: int, processes: Processes) -> tuple[_Look, _Look]:
-    """Wait until everything is applied; gives the first look at which something was, and the last."""
+def _fold(world: World, compactor: Service, records: int, processes: Processes) -> tuple[_Look, _Look]:
+    """Wait until everything is applied; gives how things stood when a partition was ready, and at the end."""
     deadline = time.monotonic() + PATIENCE_S
     first: _Look | None = None
     with world.connect() as connection:
         while time.monotonic() < deadline:
             world.services.check()
-            done = applied(world, connection)
-            if done > 0 and (first is None or done >= records):
-                look = (time.monotonic(), done, processes.cpu_s())
-                if first is not None:
-                    return first, look
+            look = (time.monotonic(), applied(world, connection), processes.cpu_s())
+            if first is None and restored(compactor) is not None:
                 first = look
+            if first is not None and look[1] >= records:
+                return first, look
             time.sleep(_LOOK_S)
     raise TimeoutError(f"{records} records should have been applied within {PATIENCE_S:.0f} s")
 

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from confluent_kafka import Producer
 from psycopg import sql
 
 from bench.world import PATIENCE_S, World
@@ -59,9 +60,9 @@ def names(count: int) -> list[str]:
     return [f"{stem}-{number}" for number in range(count)]
 
 
-def submit(world: World, plan: Plan, run_ids: list[str]) -> None:
+def submit(world: World, plan: Plan, run_ids: list[str], producer: Producer | None = None) -> None:
     """Start runs, all at once, and wait until Kafka has their starts."""
-    producer = world.producer()
+    producer = producer or world.producer()
     for run_id in run_ids:
         value = {"type": "run_started", "run_id": run_id, "agent": "bench", "input": asdict(plan)}
         producer.produce(world.topic("requests"), key=run_id, value=json.dumps(value))

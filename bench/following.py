@@ -7,7 +7,7 @@ import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final, Self, cast
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -121,5 +121,7 @@ class Follower:
 
 
 def _size(message: Message) -> int:
-    headers = sum(len(name) + len(value or b"") for name, value in message.headers() or [])
+    # A consumed message has them as pairs of text and bytes; the types allow what a producer may hand in.
+    pairs = cast("list[tuple[str, bytes]]", message.headers() or [])
+    headers = sum(len(name) + len(value or b"") for name, value in pairs)
     return len(message.key() or b"") + len(message.value() or b"") + headers

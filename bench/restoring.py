@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import psycopg
+from psycopg import sql
+
 from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
@@ -50,7 +53,7 @@ def _restore(stack: Stack, runs: int, turns: int, *, with_compactor: bool) -> Fi
             _await_applied(world, records)
         world.services.kill(first)
         heir = world.services.start(EXECUTOR, "heir")
-        said = await_state(world.services, "the partition restored", lambda: _restored(heir))
+        said = await_state(world.services, "the partition restored", lambda: restored(heir))
     seconds = said["seconds"]
     progress(f"{said['runs']} runs, {records} records, restored in {seconds:.2f} s")
     figures = {
@@ -70,13 +73,14 @@ def _await_applied(world: World, records: int) -> None:
         )
 
 
-def applied(world: World, connection: Any) -> int:  # noqa: ANN401 - a session of psycopg
+def applied(world: World, connection: psycopg.Connection[Any]) -> int:
     """Give how many log records are folded into Postgres."""
-    row = connection.execute(f"select coalesce(sum(applied), 0) from {world.installation.schema}.partitions").fetchone()
-    return int(row[0])
+    question = sql.SQL("select coalesce(sum(applied), 0) from {}").format(world.table("partitions"))
+    (records,) = connection.execute(question).fetchone() or (0,)
+    return int(records)
 
 
-def _restored(service: Service) -> dict[str, Any] | None:
+def restored(service: Service) -> dict[str, Any] | None:
     """Give what a service says of its first partition restored; None: nothing yet."""
     for line in service.log.read_text(encoding="utf-8").splitlines():
         said: dict[str, Any] = json.loads(line) if line.startswith("{") else {}

@@ -1,7 +1,8 @@
 """`python -m bench.volume [--runs 100] [--turns 1] [--payload 100]`: bytes of a step in the log and in Postgres.
 
-A step's payload is its arguments and its result, ``--payload`` bytes each, as JSON. What a run has beside its steps
-(start, completions, end) is counted with them: it is part of what they cost.
+A step's payload is its arguments and its result, a text of ``--payload`` bytes, as JSON. What a run has beside its
+steps (start, completions, end) is in ``log_bytes``, shared among them; ``step_overhead_bytes`` is of the step's own two
+records.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bench.printing import Figures, progress, rounded, show
 from bench.world import World, opened
 from demo.installation import ROOT
 from devstack import Stack
+from runfold.codec.log import type_name
 from runfold.core.events import RunCompleted, ToolCallRequested, ToolReturned
 
 _TABLES = ("runs", "snapshots", "message_chunks", "waits", "open_calls", "leases")
@@ -27,9 +29,9 @@ _TABLES = ("runs", "snapshots", "message_chunks", "waits", "open_calls", "leases
 
 def measure(stack: Stack, runs: int, turns: int, payload: int) -> Iterator[Figures]:
     """Let runs end and look at what they have left."""
-    text = "x" * payload
-    plan = Plan(turns=turns, call=("echo", {"text": text}))
-    carried = len(json.dumps({"text": text}, separators=(",", ":"))) + len(json.dumps(text))
+    arguments = {"size": payload}
+    plan = Plan(turns=turns, call=("fetch", arguments))
+    carried = len(json.dumps(arguments, separators=(",", ":"))) + len(json.dumps("x" * payload))
     steps = runs * plan.steps
     with opened(stack) as world, Follower(world) as follower:
         started = world.start_all()
@@ -38,13 +40,11 @@ def measure(stack: Stack, runs: int, turns: int, payload: int) -> Iterator[Figur
         follower.await_count(RunCompleted, runs)
         for service in started.values():
             world.services.stop(service)
-        sizes, counts = follower.sizes(), follower.counts()
+        sizes = follower.sizes()
+        own = sizes[ToolCallRequested] + sizes[ToolReturned]
         log, disk = sum(sizes.values()) / steps, _log_on_disk(world, stack)
         rows, tables = _postgres(world)
-    events = {
-        f"log_bytes_of_{name}": rounded(sizes[kind] / counts[kind])
-        for name, kind in (("request", ToolCallRequested), ("outcome", ToolReturned))
-    }
+    parts = {f"log_bytes_in_{type_name(kind)}": rounded(size / steps) for kind, size in sorted(sizes.items(), key=str)}
     progress(f"{runs} runs of {plan.steps} steps, {carried} bytes of payload each: measured")
     yield {
         "what": "bytes a step",
@@ -52,11 +52,10 @@ def measure(stack: Stack, runs: int, turns: int, payload: int) -> Iterator[Figur
         "turns": turns,
         "payload_bytes": carried,
         "log_bytes": rounded(log),
-        "log_overhead_bytes": rounded(log - carried),
-        **events,
+        "step_overhead_bytes": rounded(own / steps - carried),
+        **parts,
         "log_bytes_on_disk": None if disk is None or disk_before is None else rounded((disk - disk_before) / steps),
         "postgres_row_bytes": rounded(rows / steps),
-        "postgres_overhead_bytes": rounded(rows / steps - carried),
         "postgres_table_bytes": rounded(tables / steps),
     }
 
@@ -89,7 +88,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.volume")
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--turns", type=int, default=1, help="completions of a run, each of 20 calls")
-    parser.add_argument("--payload", type=int, default=100, help="bytes of the text that a call is given and returns")
+    parser.add_argument("--payload", type=int, default=100, help="bytes of the text that a call returns")
     given = parser.parse_args(arguments)
     with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
         show(measure(stack, given.runs, given.turns, given.payload))

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from confluent_kafka import Producer
+
 from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
@@ -31,27 +33,25 @@ _GATED = Plan(turns=0, last=("gate", {}))
 def measure(stack: Stack, runs: int, beside: int = 0) -> Iterator[Figures]:
     """Measure each way of waking so many times, with ``beside`` other runs that wait as rows."""
     with opened(stack) as world, Follower(world, ModelCallRequested, Interrupted, Resumed) as follower:
-        executor = world.start_all()["executor"]
+        executor, outside = world.start_all()["executor"], world.producer()
         submit(world, _GATED, others := names(beside))
         for run_id in others:
             follower.await_first(run_id, Interrupted)
         for run_id in names(_WARM_UP):
-            _start(world, follower, run_id)
-            _approve(world, follower, run_id)
+            _start(world, outside, follower, run_id)
+            _approve(world, outside, follower, run_id)
         await_rows(world, executor)
         started: list[float] = []
         in_memory: list[float] = []
         for run_id in names(runs):
-            started.append(_start(world, follower, run_id))
-            in_memory.append(_approve(world, follower, run_id))
-        as_rows: list[float] = []
+            started.append(_start(world, outside, follower, run_id))
+            in_memory.append(_approve(world, outside, follower, run_id))
         rows = names(runs)
         submit(world, _GATED, rows)
         for run_id in rows:
             follower.await_first(run_id, Interrupted)
         await_rows(world, executor)
-        for run_id in rows:
-            as_rows.append(_approve(world, follower, run_id))
+        as_rows = [_approve(world, outside, follower, run_id) for run_id in rows]
     yield _figures("run_started to first request", started, beside)
     yield _figures("approval to resumed, run in memory", in_memory, beside)
     yield _figures("approval to resumed, run a row", as_rows, beside)
@@ -67,24 +67,22 @@ def await_rows(world: World, executor: Service) -> None:
     )
 
 
-def _start(world: World, follower: Follower, run_id: str) -> float:
+def _start(world: World, outside: Producer, follower: Follower, run_id: str) -> float:
     """Start a run and wait for its gate; gives the seconds to its first request."""
     began = time.monotonic()
-    submit(world, _GATED, [run_id])
+    submit(world, _GATED, [run_id], outside)
     follower.await_first(run_id, Interrupted)
     return follower.await_first(run_id, ModelCallRequested)[0] - began
 
 
-def _approve(world: World, follower: Follower, run_id: str) -> float:
+def _approve(world: World, outside: Producer, follower: Follower, run_id: str) -> float:
     """Approve a run's gate; gives the seconds until it has resumed."""
     _, opened_gate = follower.await_first(run_id, Interrupted)
     value: dict[str, Any] = {"type": "approval", "run_id": run_id, "decision": "approved", "approved_by": "bench"}
     value["approval_id"] = opened_gate.wait_id if isinstance(opened_gate, Interrupted) else ""
-    producer = world.producer()
-    producer.list_topics(world.topic("approvals"))  # connects: what is measured begins with the record
     began = time.monotonic()
-    producer.produce(world.topic("approvals"), key=run_id, value=json.dumps(value))
-    producer.flush()
+    outside.produce(world.topic("approvals"), key=run_id, value=json.dumps(value))
+    outside.flush()
     return follower.await_first(run_id, Resumed)[0] - began
 
 
