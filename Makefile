@@ -24,7 +24,7 @@ STAMP := $(VENV)/READY
 RUN := PYTHONPATH=tools $(BIN)/python
 PYTHON_TREES := libs services schemas tests tools $(wildcard demo bench examples)
 
-.PHONY: help setup lint format test simulate demo bench bench-takeover chaos stack-up stack-down stack-status lock clean
+.PHONY: help setup lint format test simulate demo bench bench-report bench-soak bench-takeover chaos stack-up stack-down stack-status lock clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,8 +66,14 @@ simulate: setup ## Random runs of the real runtime under faults on virtual time 
 demo: setup ## The acceptance trace with real processes and a real SIGKILL (STACK=auto|env|docker|local)
 	@STACK=$(STACK) $(RUN) -m demo
 
-bench: setup ## Throughput and latency, a JSON object a line
+bench: setup ## Throughput and latency, a JSON object a line (ARGS="--runs 1 100 --flush default")
 	@$(RUN) -m bench $(ARGS)
+
+bench-report: setup ## Everything that is measured, at 1x, 4x and 16x: figures and SVG curves in bench-report/
+	@$(RUN) -m bench.report $(ARGS)
+
+bench-soak: setup ## Constant load for ten minutes; fails if a service's memory grows (ARGS="--minutes 60 --rate 20")
+	@$(RUN) -m bench.soak $(ARGS)
 
 chaos: setup ## Kill, pause and cut off real processes for MINUTES (5), then wake zombies (ARGS="--seed N --faults kill,broker")
 	@$(RUN) -m tests.chaos $(MINUTES) $(ARGS)

@@ -31,7 +31,9 @@ _FLAT_ROUNDS: Final = 4
 _FLAT: Final = 0.95
 # Few runs are over in milliseconds: as many rounds of them as give so many runs.
 _LEAST_RUNS: Final = 20
-_LEAST_BARE_STEPS: Final = 1000
+# The same of the bare loop, which is faster: so many steps in all, but no more than so many one after the other.
+_BARE_STEPS: Final = 20_000
+_BARE_LENGTH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def warm_up(world: World, processes: Processes) -> float:
 
 
 def _repeat(world: World, processes: Processes, plan: Plan, runs: int) -> _Repeat:
-    bare = bare_rate(world, runs, max(_LEAST_BARE_STEPS // runs, plan.calls))
+    bare = bare_rate(world, runs, max(plan.calls, min(_BARE_STEPS // runs, _BARE_LENGTH)))
     rounds = -(-_LEAST_RUNS // runs)
     before = processes.cpu_s()
     driven = [drive(world, plan, runs) for _ in range(rounds)]

@@ -9,7 +9,6 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stderr
 from dataclasses import dataclass
-from functools import cache
 from io import StringIO
 from typing import Any, Final, Literal
 
@@ -144,15 +143,11 @@ def set_flush(bootstrap: str, topics: list[str], flush: Flush) -> None:
     """Let the broker write every record of some topics to the disk before it acknowledges, or as it does by default."""
     operation = AlterConfigOpType.SET if flush == "every" else AlterConfigOpType.DELETE
     change = ConfigEntry("flush.messages", "1", incremental_operation=operation)
+    # librdkafka has a remark about every admin client that is let go, but for the worst of errors.
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     wanted = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change]) for topic in topics]
-    for altered in _admin(bootstrap).incremental_alter_configs(wanted).values():
+    for altered in admin.incremental_alter_configs(wanted).values():
         altered.result(_ANSWER_S)
-
-
-@cache
-def _admin(bootstrap: str) -> AdminClient:
-    """Give the one client of a broker: librdkafka complains of every client that is let go."""
-    return AdminClient({"bootstrap.servers": bootstrap})
 
 
 def metric(service: Service, name: str) -> float:
