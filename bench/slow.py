@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 from bench.driving import CALLS, Plan
 from bench.printing import Figures, rounded, show
@@ -19,14 +18,15 @@ from demo.installation import ROOT
 from devstack import Stack
 
 _KEPT = ("runs", "steps_per_s", "p50_ms", "p99_ms", "executor_cpu_us", "compactor_behind_s")
+_WARM_UP_S = 30.0
 
 
 def measure(stack: Stack, runs: Sequence[int], ms: int, repeats: int) -> Iterator[Figures]:
     """Measure at each number of concurrent runs."""
     for count in runs:
         slow_plan = Plan(calls=CALLS, call=("rest", {"ms": ms}))
-        (quick,) = measure_steps(stack, Load([count], repeats=repeats))
-        (slow,) = measure_steps(stack, Load([count], slow_plan, repeats))
+        (quick,) = measure_steps(stack, Load([count], repeats=repeats, warm_up_s=_WARM_UP_S))
+        (slow,) = measure_steps(stack, Load([count], slow_plan, repeats, warm_up_s=_WARM_UP_S))
         ideal = min(count / (ms / 1000), quick["steps_per_s"])
         yield {
             "what": f"tools of {ms} ms",
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repeats", type=int, default=1)
     given = parser.parse_args(arguments)
     with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
-        show(chain(measure(stack, given.runs, given.ms, given.repeats)))
+        show(measure(stack, given.runs, given.ms, given.repeats))
     return 0
 
 

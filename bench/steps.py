@@ -46,8 +46,8 @@ class Load:
         flushes: How often Kafka writes to the disk: as it does by default, or before each acknowledgement.
         executors: Processes.
         partitions: Of each topic.
-        warm_up_s: How long the warm-up may take at most. A broker that has just started was warm after 46 to 59 s on two
-            cores that were not quiet, the CPU of a step halved by then; the processes of ours after 10 s.
+        warm_up_s: How long the warm-up may take at most. On two cores that were not quiet, a broker that had just
+            started was warm after 46 to 59 s, the CPU of a step halved by then; our own processes after 10 to 25 s.
     """
 
     runs: Sequence[int]
