@@ -30,12 +30,14 @@ def draw(path: Path, title: str, x: str, sizes: Sequence[float], curves: Mapping
         parts.append(_text(_LEFT - 6, y + 4, short(value), anchor="end"))
     for index, size in enumerate(sizes):
         parts.append(_text(_x(index, len(sizes)), _HEIGHT - _BOTTOM + 18, short(size), anchor="middle"))
+    legend = 12.0
     for number, (name, values) in enumerate(curves.items()):
         colour = _COLOURS[number % len(_COLOURS)]
         points = [(_x(index, len(sizes)), _y(value, top)) for index, value in enumerate(values)]
         line_of = " ".join(f"{px:.1f},{py:.1f}" for px, py in points)
         parts.append(f'<polyline points="{line_of}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(_text(_LEFT + 145 * number, 44, name, colour=colour))
+        parts.append(_text(legend, 44, name, colour=colour, size=11))
+        legend += 5.6 * len(name) + 16  # about what the letters take
         for (px, py), value in zip(points, values, strict=True):
             parts.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="3" fill="{colour}"/>')
             parts.append(_text(px, py - 7, short(value), anchor="middle", colour=colour, size=11))
