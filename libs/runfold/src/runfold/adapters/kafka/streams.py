@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -25,8 +26,9 @@ T = TypeVar("T")
 # How long a command may wait for its turn; a consumer without partitions is not polled at all.
 _POLL_S: Final = 0.02
 _DRAIN: Final = 1000
-_FULL_RECORDS: Final = 4000
+_FULL_RECORDS: Final = 20_000
 _FULL_BYTES: Final = 16 << 20
+_FULL_WAIT_S: Final = 0.005
 
 _GONE: Final = (
     KafkaError._AUTO_OFFSET_RESET,  # noqa: SLF001 - librdkafka's own code
@@ -175,6 +177,10 @@ class Streams(Generic[T]):
         """Read until told to stop, or until the client fails: that is given back."""
         try:
             while self._obey(consumer):
+                if min(stream.fill() for stream in self._streams.values()) >= 1.0:
+                    # Nobody waits for anything. Not to poll costs nothing; a pause throws away what has been fetched.
+                    time.sleep(_FULL_WAIT_S)
+                    continue
                 first = consumer.poll(_POLL_S)
                 if first is not None:
                     self._distribute([first, *consumer.consume(_DRAIN, 0)])
@@ -245,10 +251,10 @@ class Streams(Generic[T]):
             self._loop.call_soon_threadsafe(stream.put, records, error)
 
     def _balance(self, consumer: Consumer) -> None:
-        """Pause what is full, resume what is half empty again."""
+        """Pause what is full beside others, resume what is half empty again."""
         for place, stream in self._streams.items():
             fill = stream.fill()
-            if fill >= 1.0 and place not in self._paused:
+            if fill >= 1.0 and place not in self._paused and len(self._streams) > 1:
                 self._paused.add(place)
                 consumer.pause([TopicPartition(*place)])
             elif fill <= 0.5 and place in self._paused:  # noqa: PLR2004 - half
