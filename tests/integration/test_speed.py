@@ -12,7 +12,7 @@ pytestmark = pytest.mark.integration
 _RUNS = 100
 _ROUNDS = 4
 _BARE_STEPS = 100
-_LEAST_RATIO = 0.015
+_LEAST_RATIO = 0.02
 
 
 def test_a_hundred_runs_reach_a_fair_part_of_the_bare_loop(stack: Stack) -> None:
@@ -23,8 +23,8 @@ def test_a_hundred_runs_reach_a_fair_part_of_the_bare_loop(stack: Stack) -> None
     Postgres shows it, so it includes starts and compactor: less than what `make bench` reports.
 
     How the threshold was found: a broker that has just started slows the bare loop most, so the ratio is lowest on one
-    that is warm. There, after ten minutes of `python -m bench`, it was 0.045 on two cores (0.16 to 0.28 where the
-    broker was cold); a third of the lowest is asserted. Raise it when the runtime has become faster.
+    that is warm. There `python -m bench` found 0.063 on two cores (docs/speed.md); less than a third of it is asserted.
+    Raise it when the runtime has become faster.
     """
     plan, bare, rates = Plan(), list[float](), list[float]()
     with opened(stack) as world:
