@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from runfold.adapters.kafka import streams
 from runfold.adapters.kafka.config import KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable
 from runfold.adapters.kafka.inputs import KafkaInputs
@@ -18,8 +19,11 @@ from tests.contract.worlds import Acks, KafkaWorld
 pytestmark = pytest.mark.integration
 
 
-async def test_a_reader_that_does_not_read_is_paused_and_holds_up_nobody(world: KafkaWorld) -> None:
+async def test_a_reader_that_does_not_read_is_paused_and_holds_up_nobody(
+    world: KafkaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its buffer stays bounded, another partition's records arrive, and later it gets everything, once, in order."""
+    monkeypatch.setattr(streams, "_FULL_RECORDS", 4000)
     inputs, publisher = KafkaInputs(world.config, world.topics), await world.publisher()
     slow, quick = await inputs.open(0, {}), await inputs.open(1, {})
     total = 12_000
