@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import select
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
@@ -75,17 +74,6 @@ def _said(error: Exception) -> str:
     return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
-async def _check(connection: Connection) -> None:
-    """Refuse a connection that the server has closed, for the pool; without a round trip where nothing has come.
-
-    A server that ends says so, and a host that vanished is found out by keepalives: both make the socket readable.
-    """
-    waiting = select.poll()
-    waiting.register(connection.pgconn.socket, select.POLLIN)
-    if waiting.poll(0):
-        await AsyncConnectionPool.check_connection(connection)
-
-
 class Database:
     """The pool and the statements of one schema.
 
@@ -114,7 +102,7 @@ class Database:
             min_size=1,
             max_size=max_size,
             timeout=timeout_s,
-            check=_check,
+            check=AsyncConnectionPool.check_connection,
             open=False,
         )
 
