@@ -117,7 +117,7 @@ async def test_a_member_whose_client_does_not_leave_ends_all_the_same(monkeypatc
     """What was assigned is drained by then: waiting on, the process would be killed."""
     consumer = StuckConsumer()
     monkeypatch.setattr(kafka_membership, "make_consumer", lambda *_: consumer)
-    monkeypatch.setattr(clients, "CLOSE_S", 0.2)
+    monkeypatch.setattr(kafka_membership, "CLOSE_S", 0.2)
     member = KafkaMembership(KafkaConfig("127.0.0.1:1"), "group", "topic")
     running = asyncio.create_task(member.run(Told()))
     await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from collections import defaultdict
 from confluent_kafka import KafkaError, Message
 
 from runfold.adapters.kafka.config import KafkaConfig
-from runfold.adapters.kafka.messages import number
+from runfold.adapters.kafka.messages import header, number
 from runfold.adapters.kafka.offsets import Offsets
 from runfold.adapters.kafka.producer import AckedProducer, Delivery, NotProduced
 from runfold.adapters.kafka.streams import BRIEF, GATHERED, OffsetGone, Stream, Streams
@@ -203,16 +203,6 @@ def _record(message: Message) -> LogRecord:
     return LogRecord(
         number(message.offset()),
         None if key is None else key.decode(errors="replace"),
-        _head(message),
+        header(message, HEADER),
         message.value() or b"",
     )
-
-
-def _head(message: Message) -> bytes | None:
-    """Give the header to judge by; of several the last, as everywhere."""
-    head: bytes | str | None = None
-    headers = message.headers() or ()
-    for name, data in headers.items() if isinstance(headers, dict) else headers:
-        if name == HEADER:
-            head = data
-    return head.encode() if isinstance(head, str) else head

@@ -15,8 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from runfold.adapters.kafka import clients
-from runfold.adapters.kafka.clients import Heard, make_consumer
+from runfold.adapters.kafka.clients import CLOSE_S, Heard, make_consumer
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig, MemberSettings
 from runfold.adapters.kafka.errors import MembershipFailed, kafka_error
 from runfold.ports.membership import AssignmentListener
@@ -166,7 +165,7 @@ class _Member:
         """
         try:
             self._consumer.unsubscribe()
-            left_s = clients.CLOSE_S
+            left_s = CLOSE_S
             while left_s > 0:
                 if not self._consumer.assignment():
                     return
@@ -191,7 +190,7 @@ class _Member:
             leaving.join(_POLL_S)
             if self._call is not None:
                 busy_at = time.monotonic()
-            elif time.monotonic() - busy_at > clients.CLOSE_S:
+            elif time.monotonic() - busy_at > CLOSE_S:
                 LOGGER.warning("group membership: the client does not leave; the group notices after the session")
                 return
 

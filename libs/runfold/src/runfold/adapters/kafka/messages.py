@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from confluent_kafka import Message
 
 
@@ -12,8 +14,22 @@ def number(value: int | None) -> int:
 
 def header_pairs(message: Message) -> list[tuple[str, bytes | None]]:
     """Give the headers in their order; names may repeat."""
-    headers = message.headers()
-    if not headers:
-        return []
-    pairs = headers.items() if isinstance(headers, dict) else headers
-    return [(name, data.encode() if isinstance(data, str) else data) for name, data in pairs]
+    return [(name, _encoded(data)) for name, data in _headers(message)]
+
+
+def header(message: Message, wanted: str) -> bytes | None:
+    """Give the header of a name, of several the last; the others are not looked at."""
+    found: bytes | str | None = None
+    for name, data in _headers(message):
+        if name == wanted:
+            found = data
+    return _encoded(found)
+
+
+def _headers(message: Message) -> Iterable[tuple[str, bytes | str | None]]:
+    headers = message.headers() or ()
+    return headers.items() if isinstance(headers, dict) else headers
+
+
+def _encoded(data: bytes | str | None) -> bytes | None:
+    return data.encode() if isinstance(data, str) else data

@@ -10,7 +10,7 @@ import asyncio
 import queue
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -177,8 +177,7 @@ class Streams(Generic[T]):
         """Read until told to stop, or until the client fails: that is given back."""
         try:
             while self._obey(consumer):
-                if min(stream.fill() for stream in self._streams.values()) >= 1.0:
-                    # Nobody waits for anything. Not to poll costs nothing; a pause throws away what has been fetched.
+                if self._is_full():
                     time.sleep(_FULL_WAIT_S)
                     continue
                 first = consumer.poll(_POLL_S)
@@ -213,8 +212,7 @@ class Streams(Generic[T]):
             consumer.incremental_unassign([TopicPartition(*place)])
 
     def _distribute(self, messages: Sequence[Message]) -> None:
-        batches: dict[tuple[str, int], list[tuple[int, int, T]]] = {}
-        convert = self._convert
+        batches: defaultdict[tuple[str, int], list[tuple[int, int, T]]] = defaultdict(list)
         for message in messages:
             place = (message.topic() or "", number(message.partition()))
             error = message.error()
@@ -222,12 +220,7 @@ class Streams(Generic[T]):
                 # Records of the same partition before it go first.
                 self._deliver(place, batches.pop(place, []), _reading_error(place, error))
             elif place in self._streams:
-                record = (number(message.offset()), len(message), convert(message))
-                batch = batches.get(place)
-                if batch is None:
-                    batches[place] = [record]
-                else:
-                    batch.append(record)
+                batches[place].append((number(message.offset()), len(message), self._convert(message)))
         for place, records in batches.items():
             self._deliver(place, records, None)
 
@@ -250,11 +243,17 @@ class Streams(Generic[T]):
         if self._loop is not None:
             self._loop.call_soon_threadsafe(stream.put, records, error)
 
+    def _is_full(self) -> bool:
+        """Whether nobody waits for anything. Not to poll costs nothing then; a pause throws away what is fetched."""
+        return all(stream.fill() >= 1.0 for stream in self._streams.values())
+
     def _balance(self, consumer: Consumer) -> None:
-        """Pause what is full beside others, resume what is half empty again."""
+        """Pause what is full while others are not, resume what is half empty again."""
+        if self._is_full():
+            return
         for place, stream in self._streams.items():
             fill = stream.fill()
-            if fill >= 1.0 and place not in self._paused and len(self._streams) > 1:
+            if fill >= 1.0 and place not in self._paused:
                 self._paused.add(place)
                 consumer.pause([TopicPartition(*place)])
             elif fill <= 0.5 and place in self._paused:  # noqa: PLR2004 - half
