@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from bench.driving import Plan
 from bench.printing import show
 from bench.steps import Load, measure
-from bench.world import FLUSHES, PARTITIONS
-from demo.installation import ROOT
-from devstack import Stack
+from bench.world import FLUSHES, PARTITIONS, own_stack
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
         executors=given.executors,
         partitions=given.partitions,
     )
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, load))
     return 0
 

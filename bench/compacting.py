@@ -16,8 +16,7 @@ from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
 from bench.restoring import applied, restored
-from bench.world import COMPACTOR, EXECUTOR, PATIENCE_S, World, opened
-from demo.installation import ROOT
+from bench.world import COMPACTOR, EXECUTOR, PATIENCE_S, World, opened, own_stack
 from demo.processes import Service
 from devstack import Stack
 from runfold.core.events import RunCompleted
@@ -77,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=1, help="completions of a run, each of 20 calls")
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, given.runs, given.turns))
     return 0
 

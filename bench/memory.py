@@ -18,8 +18,7 @@ from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
 from bench.wake import await_rows
-from bench.world import opened
-from demo.installation import ROOT
+from bench.world import opened, own_stack
 from devstack import Stack
 from runfold.core.events import Interrupted, ToolCallRequested
 
@@ -71,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, nargs=2, default=[500, 2500])
     parser.add_argument("--turns", type=int, default=1, help="completions that a run has behind it, each of 20 calls")
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, (given.runs[0], given.runs[1]), given.turns))
     return 0
 

@@ -17,7 +17,7 @@ from typing import Final
 from bench import chart, compacting, memory, restoring, steps, volume, wake
 from bench.driving import Plan
 from bench.printing import Figures, progress, tabulate
-from bench.world import PARTITIONS
+from bench.world import PARTITIONS, own_stack
 from demo.installation import ROOT
 from devstack import Stack
 
@@ -174,7 +174,7 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     sizes = Sizes(**{name: getattr(given, name) for name in Sizes.__dataclass_fields__})
     wanted = {name: curve for name, curve in curves(sizes).items() if given.only is None or name in given.only}
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         report(stack, wanted, given.out)
     return 0
 

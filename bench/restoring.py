@@ -19,8 +19,8 @@ from psycopg import sql
 from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
-from bench.world import COMPACTOR, EXECUTOR, World, opened
-from demo.installation import ROOT, SHORT_SESSION
+from bench.world import COMPACTOR, EXECUTOR, World, opened, own_stack
+from demo.installation import SHORT_SESSION
 from demo.processes import Service
 from demo.watching import await_state
 from devstack import Stack
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--turns", type=int, default=1, help="completions that a run has behind it, each of 20 calls")
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, given.runs, given.turns))
     return 0
 

@@ -14,7 +14,7 @@ from bench.driving import CALLS, Plan
 from bench.printing import Figures, rounded, show
 from bench.steps import Load
 from bench.steps import measure as measure_steps
-from demo.installation import ROOT
+from bench.world import own_stack
 from devstack import Stack
 
 _KEPT = ("runs", "steps_per_s", "p50_ms", "p99_ms", "executor_cpu_us", "compactor_behind_s")
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--ms", type=int, default=50, help="how long the tool takes")
     parser.add_argument("--repeats", type=int, default=1)
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, given.runs, given.ms, given.repeats))
     return 0
 

@@ -21,8 +21,7 @@ from psycopg import sql
 from bench.costs import Processes
 from bench.driving import Plan, names, submit
 from bench.printing import Figures, progress, show
-from bench.world import World, metric, opened
-from demo.installation import ROOT
+from bench.world import World, metric, opened, own_stack
 from devstack import Stack
 
 _LOOK_S: Final = 2.0
@@ -96,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=int, default=10, help="runs started a second")
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         figures = show(measure(stack, given.minutes, given.rate))
     return 1 if any(each["grows"] for each in figures) else 0
 

@@ -12,8 +12,7 @@ from typing import Final
 
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
-from bench.world import EXECUTOR, World, opened
-from demo.installation import ROOT
+from bench.world import EXECUTOR, World, opened, own_stack
 from devstack import Stack
 
 _MODULES: Final = {
@@ -60,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.starting")
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, given.repeats))
     return 0
 

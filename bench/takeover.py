@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from bench.stepping import LogWatch, await_steps, gap, longest_pause, now, settle, start_runs, wait_until
 from bench.stepping_app import TICKS_A_TURN, TURNS
+from bench.world import own_stack
 from demo.errors import DemoError
-from demo.installation import ROOT, Installation
+from demo.installation import Installation
 from demo.processes import Command, Service, Services
-from devstack import Stack
 
 _PARTITIONS: Final = 12
 _REPEATS: Final = 10
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--repeats", type=int, default=_REPEATS)
     parser.add_argument("--protocol", choices=list(_PROTOCOLS), default="classic")
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         installation = Installation.at(
             stack.environment(),
             stack.folder / "bench",

@@ -18,8 +18,7 @@ from psycopg import sql
 from bench.driving import Plan, drive
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
-from bench.world import World, opened
-from demo.installation import ROOT
+from bench.world import World, opened, own_stack
 from devstack import Stack
 from runfold.codec.log import type_name
 from runfold.core.events import RunCompleted, ToolCallRequested, ToolReturned
@@ -90,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--turns", type=int, default=1, help="completions of a run, each of 20 calls")
     parser.add_argument("--payload", type=int, default=100, help="bytes of the text that a call returns")
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, given.runs, given.turns, given.payload))
     return 0
 

@@ -19,8 +19,7 @@ from confluent_kafka import Producer
 from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
-from bench.world import World, metric, opened
-from demo.installation import ROOT
+from bench.world import World, metric, opened, own_stack
 from demo.processes import Service
 from demo.watching import await_state
 from devstack import Stack
@@ -104,7 +103,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--beside", type=int, default=0, help="other runs that wait")
     given = parser.parse_args(arguments)
-    with Stack.start(ROOT, services=("kafka", "postgres")) as stack:
+    with own_stack() as stack:
         show(measure(stack, given.runs, given.beside))
     return 0
 

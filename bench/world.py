@@ -95,6 +95,11 @@ class World:
         return Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", "linger.ms": 0})
 
 
+def own_stack() -> Stack:
+    """Start servers, or take those that the environment names; for the time of a ``with``."""
+    return Stack.start(ROOT, services=("kafka", "postgres"))
+
+
 @contextmanager
 def opened(
     stack: Stack,
