@@ -101,7 +101,7 @@ async def a_few_runs(cluster: Cluster, count: int) -> None:
         await cluster.start(f"r{number}", "a")
     for number in range(count):
         await cluster.ended(f"r{number}")
-    await cluster.until(lambda: applied(cluster) == cluster.broker.bounds(TOPICS.log, 0)[1])
+    await folded(cluster)
     await process.stop()
 
 
@@ -114,3 +114,10 @@ def applied(cluster: Cluster) -> int:
 async def folded(cluster: Cluster) -> None:
     """Wait until the compactor has folded everything."""
     await cluster.until(lambda: applied(cluster) == cluster.broker.bounds(TOPICS.log, 0)[1])
+
+
+async def at_rest(cluster: Cluster, process: ExecutorNode) -> None:
+    """Wait until the compactor has folded everything; then neither it nor the executor runs any more."""
+    await folded(cluster)
+    await process.stop()
+    cluster.nodes[0].kill()

@@ -32,6 +32,7 @@ from tests.runtime.book import KeyedBook
 from tests.runtime.disasters import (
     a_few_runs,
     applied,
+    at_rest,
     comparable,
     folded,
     gated_app,
@@ -203,9 +204,7 @@ def test_a_log_without_its_beginning_is_mended_from_what_postgres_knows() -> Non
             process = await cluster.start_executor(gated_app())
             await cluster.start("r9", "a")
             await wait_out_of_memory(cluster, process, "r9")
-            await folded(cluster)
-            await process.stop()
-            cluster.nodes[0].kill()
+            await at_rest(cluster, process)
             cluster.broker.delete_before(TOPICS.log, 0, cut)
             row = cluster.database.partitions[0]
             cluster.database.partitions[0] = replace(row, replay_from=cut - 2)
@@ -353,9 +352,7 @@ def test_a_run_held_by_an_error_says_that_what_came_after_it_is_lost() -> None:
             end = cluster.broker.bounds(TOPICS.log, 0)[1]
             await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
             await cluster.until(lambda: cluster.types("r1").count("Interrupted") == 2)
-            await folded(cluster)
-            await process.stop()
-            cluster.nodes[0].kill()
+            await at_rest(cluster, process)
             cluster.broker.truncate(TOPICS.log, 0, end)
             world = world_of(cluster)
             broken = Broken(cluster.broker)
@@ -422,9 +419,7 @@ def test_an_input_that_is_sent_again_twice_has_one_effect() -> None:
             for run_id in ("r1", "r2", "r3"):
                 await cluster.start(run_id, "a")
                 await cluster.waiting(run_id, "error")
-            await folded(cluster)
-            await process.stop()
-            cluster.nodes[0].kill()
+            await at_rest(cluster, process)
             cluster.broker.recreate(TOPICS.requests)
             await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
             world = world_of(cluster)

@@ -20,7 +20,7 @@ from runfold.runtime.refilling import end_of, refill
 from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import everything, model_app, planless
-from tests.runtime.disasters import a_few_runs, folded, refused
+from tests.runtime.disasters import a_few_runs, at_rest, refused
 from tests.runtime.test_gaps import InputsWithHoles, mark
 from tests.runtime.test_rebuild import rebuild, world_of
 
@@ -96,9 +96,7 @@ def test_what_is_sent_between_the_empty_records_has_one_effect(left: int, *, is_
             for run_id in ("r1", "r2", "r3", "r4"):
                 await cluster.start(run_id, "a")
                 await cluster.waiting(run_id, "error")
-            await folded(cluster)
-            await process.stop()
-            cluster.nodes[0].kill()
+            await at_rest(cluster, process)
             cluster.broker.truncate(TOPICS.requests, 0, 0)
             if not is_log_whole:
                 cluster.broker.truncate(TOPICS.log, 0, cluster.broker.bounds(TOPICS.log, 0)[1] - 1)
@@ -163,9 +161,7 @@ def test_an_input_on_an_offset_that_was_never_settled_has_one_effect() -> None:
             process = await cluster.start_executor(app)
             await cluster.start("r1", "a")
             await cluster.waiting("r1", "error")
-            await folded(cluster)
-            await process.stop()
-            cluster.nodes[0].kill()
+            await at_rest(cluster, process)
             cluster.broker.recreate(TOPICS.requests)
             await cluster.start("early", "a")
             await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
@@ -195,9 +191,7 @@ def test_a_log_without_its_beginning_and_without_a_row_remembers_where_inputs_ar
             for run_id in ("r8", "r9"):
                 await cluster.start(run_id, "a")
                 await cluster.ended(run_id)
-            await folded(cluster)
-            await process.stop()
-            cluster.nodes[0].kill()
+            await at_rest(cluster, process)
             cluster.broker.delete_before(TOPICS.log, 0, cut)
             cluster.broker.truncate(TOPICS.requests, 0, 0)
             del cluster.database.partitions[0]
