@@ -172,6 +172,7 @@ class Place:
         """Delete the records below an offset."""
         admin = AdminClient({"bootstrap.servers": self.installation.bootstrap})
         place = TopicPartition(f"{self.installation.topics}{topic}", partition, offset)
+        admin.list_topics(place.topic, timeout=PATIENCE_S)  # see adapters/kafka/offsets.py
         admin.delete_records([place])[place].result(PATIENCE_S)
 
     def refused(self, extra: dict[str, str] | None = None) -> tuple[str, str]:
