@@ -7,6 +7,7 @@ them; 70 the event loop hung.
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -98,6 +99,7 @@ class Kit:
         Raises:
             ExceptionGroup: What either of the two raised.
         """
+        _spare_the_collector()
         async with asyncio.TaskGroup() as group:
             running = group.create_task(work, name="engine")
             stopped = group.create_task(self.stop.wait(), name="stop")
@@ -195,6 +197,16 @@ class Service(Generic[S]):
         else:
             kit.log.info("stopped")
         return 0
+
+
+def _spare_the_collector() -> None:
+    """Leave out of every garbage collection what start-up has made, and collect more seldom.
+
+    Records and events are freed by their counts; looking for cycles among them took a tenth of the compactor's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 50)
 
 
 def _stop_on_signals(kit: Kit) -> None:
