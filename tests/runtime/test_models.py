@@ -9,6 +9,7 @@ import pytest
 from pydantic_ai.exceptions import ModelHTTPError
 
 from runfold import Agent, App
+from runfold.adapters.memory.clock import LoopClock
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import ModelCallFailed, ModelCallRequested, WaitReason, Why
 from runfold.core.state import Status
@@ -100,6 +101,53 @@ def test_a_new_owner_waits_for_the_time_of_the_retry() -> None:
             await cluster.ended("r1")
             assert asked[1] - asked[0] == pytest.approx(25.0, abs=0.05)
             assert attempts(cluster) == [(1, Why.FIRST), (2, Why.RETRY)]
+
+    run_virtual(main())
+
+
+def test_a_new_owner_whose_clock_is_slow_waits_no_longer_than_the_longest_pause() -> None:
+    """The moment of the retry was set by another machine, whose clock may be minutes ahead."""
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            app = model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=25.0)))
+            cluster.clock = _Ahead
+            first = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: "ModelCallFailed" in cluster.types("r1"))
+            await first.stop()
+            cluster.clock = LoopClock
+            await cluster.start_executor(app)
+            await cluster.ended("r1")
+            assert asked[1] - asked[0] == pytest.approx(30.0, abs=1.0)
+
+    run_virtual(main())
+
+
+class _Ahead(LoopClock):
+    """A wall clock that is ten minutes ahead of all others."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 600_000
+
+
+def test_a_run_that_ends_before_its_retry_leaves_memory_at_once() -> None:
+    """Seed 1416417277: it stayed until the moment of a retry that nobody wanted any more."""
+    asked: list[float] = []
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            app = model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=30.0)))
+            process = await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: "ModelCallFailed" in cluster.types("r1"))
+            await cluster.request("r1", codec_inputs.encode_cancel("r1", "enough", "ops"))
+            assert (await cluster.ended("r1")).ended is Status.CANCELLED
+            ended_at = asyncio.get_running_loop().time()
+            await cluster.until(lambda: process.executor.runs_in_memory == 0)
+            assert asyncio.get_running_loop().time() < ended_at + 5
+            assert len(asked) == 1
 
     run_virtual(main())
 

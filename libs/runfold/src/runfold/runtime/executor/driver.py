@@ -63,7 +63,11 @@ class Driver:
         """Whether it can only be moved from outside: nothing of it is in flight, and nothing will happen by itself."""
         if self.run.parked is not None:
             return True
-        return self.quiet and self.run.mailbox.is_empty and not self.run.world.effects.keys(self.run.run_id)
+        state, mailbox = self.run.state, self.run.mailbox
+        if not (self.quiet and mailbox.is_empty) or self.run.world.effects.keys(self.run.run_id):
+            return False
+        # A retry that an ended run had planned is nobody's business any more.
+        return not mailbox.has_timers or (state is not None and state.ended is not None)
 
     @property
     def at_rest(self) -> bool:

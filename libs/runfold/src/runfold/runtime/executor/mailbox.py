@@ -61,8 +61,13 @@ class Mailbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits to be handled, and nothing will come by itself."""
-        return not (self._arrivals or self._news or self._timers)
+        """Whether nothing waits to be handled."""
+        return not (self._arrivals or self._news)
+
+    @property
+    def has_timers(self) -> bool:
+        """Whether something will come by itself."""
+        return bool(self._timers)
 
     def arrive(self, arrived: Arrived) -> None:
         """Put an input in."""

@@ -19,12 +19,14 @@ from runfold.core.events import (
     Why,
 )
 from runfold.core.payload import Inline, Payload, canonical_json, inline_json
+from runfold.core.policy import MAX_RETRY_AFTER_S
 from runfold.core.state import Call, State
 from runfold.core.text import clip
 from runfold.ports.agents import GateAsked, Invalid, RunningAgent, Valid
 from runfold.runtime.executor import work
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.commit import commit
+from runfold.runtime.executor.effects import EffectKey
 from runfold.runtime.executor.run import Run, look_again
 from runfold.runtime.payloads import Payloads
 
@@ -65,12 +67,26 @@ async def perform(run: Run, batch: Batch, decision: decisions.Decision) -> bool:
 
 
 def _call_model(run: Run, batch: Batch, state: State, agent: RunningAgent, why: Why, not_before: int) -> bool:
-    early = (not_before - run.world.clock.now_ms()) / 1000
+    early = _too_early(run, state, not_before)
     if early > 0:
         run.after(early, look_again)
         return False
     batch.add(drafts.model_call(state, batch.stamp(), why, Inline(agent.params)))
     return True
+
+
+def _too_early(run: Run, state: State, not_before: int) -> float:
+    """For how many seconds more the model is not asked.
+
+    Another owner may have set that moment, by another clock: nobody waits longer than the longest pause there is.
+    """
+    clock, call = run.world.clock, state.model_call
+    early = (not_before - clock.now_ms()) / 1000
+    if call is None or early <= 0:
+        return early
+    now = clock.elapsed()
+    since = run.paused_since.setdefault(EffectKey(state.run_id, call.step, call.attempt), now)
+    return min(early, since + MAX_RETRY_AFTER_S - now)
 
 
 def _deny(batch: Batch, state: State, call: Call) -> None:
