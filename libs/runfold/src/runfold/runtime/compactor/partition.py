@@ -49,6 +49,7 @@ class PartitionCompactor:
         self._chance = chance
         self._settings = settings
         self._stopping = asyncio.Event()
+        self._committed_at = float("-inf")
 
     def stop(self) -> None:
         """Finish the batch in hand, then let ``run`` return."""
@@ -143,7 +144,8 @@ class PartitionCompactor:
         patience = 0.0 if memory.has_work(self._clock.elapsed()) else self._settings.poll_s
         records = await follower.next(limit, patience)
         if records and len(records) < limit:
-            await asyncio.sleep(self._settings.linger_s)
+            since = self._clock.elapsed() - self._committed_at
+            await asyncio.sleep(max(self._settings.linger_s, self._settings.commit_every_s - since))
             records += await follower.next(limit - len(records), 0.0)
         if len(records) >= limit:
             self.status.end = (await self._log.bounds(self._partition)).end
@@ -157,6 +159,7 @@ class PartitionCompactor:
         applied = records[-1].offset + 1 if records else memory.row.applied
         tail = (records[-1].offset, digest_of(records[-1])) if records else None
         commit = memory.commit(applied, items, self._clock.elapsed(), tail)
+        self._committed_at = self._clock.elapsed()
         sent = await self._outbox.publish(items)
         memory.committed(await self._store.commit(commit), commit)
         status = self.status

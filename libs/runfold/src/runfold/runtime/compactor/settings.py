@@ -17,6 +17,8 @@ class CompactorSettings:
         batch_bytes: Bytes of log records folded in one transaction, at most, but at least one record.
         batch_runs: Runs that are written in one transaction for another reason than an event of theirs, at most.
         linger_s: Seconds that a batch waits for more records, so that a slow log is not one transaction per record.
+        commit_every_s: Seconds between two commits of a busy partition, unless a batch is full: what changes again and
+            again meanwhile is written once. The first record after a pause waits ``linger_s`` only.
         poll_s: Seconds that reading waits for the first record; so long a stop may take.
         look_every_s: Seconds without a commit after which it looks whether the partition's row is still its own.
         drain_s: Seconds that a batch in hand may take when the partition is revoked.
@@ -30,6 +32,7 @@ class CompactorSettings:
     batch_bytes: int = 8 << 20
     batch_runs: int = 500
     linger_s: float = 0.01
+    commit_every_s: float = 0.25
     poll_s: float = 0.5
     look_every_s: float = 2.0
     drain_s: float = 20.0
