@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from functools import cache
 from typing import Any, Protocol
+
+from runfold.core.quick import twin_of
 
 _KEPT_LONGS = 4096
 _INT64 = 1 << 63
@@ -229,7 +230,11 @@ class Record:
         for name, node in self.fields.items():
             node.read(out, f"{x}__{name}")
         cls = out.name_of(self.cls, self.cls.__name__)
-        out(f"{x} = new({out.name_of(_twin(self.cls), f'{cls}Twin')})")
+        try:
+            twin = twin_of(self.cls)
+        except TypeError as error:
+            raise Uncompilable(str(error)) from error
+        out(f"{x} = new({out.name_of(twin, f'{cls}Twin')})")
         for name in self.fields:
             out(f"{x}.{name} = {x}__{name}")
         for name, value in self.missing.items():
@@ -308,19 +313,3 @@ def write_checked(node: Node, out: Source, x: str) -> list[str]:
     if not isinstance(node, Union):
         out(f"if type({x}) is not {out.name_of(node.cls, node.cls.__name__)}: raise Unusual")
     return node.write(out, x)
-
-
-@cache
-def _twin(cls: Any) -> Any:  # noqa: ANN401 - a class
-    """Make a class with the slots of a dataclass that can be assigned to.
-
-    A frozen dataclass's own ``__init__`` looks its own slots up by name, one ``object.__setattr__`` after another; for
-    ten fields plain stores, and a change of the class at the end, take a fifth of that time.
-    """
-    open_again = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-    try:
-        twin = type(f"{cls.__name__}Twin", cls.__bases__, {"__slots__": cls.__dict__["__slots__"], **open_again})
-        object.__new__(twin).__class__ = cls
-    except (KeyError, TypeError) as error:
-        raise Uncompilable(f"{cls.__name__} is not made of slots alone") from error
-    return twin

@@ -25,6 +25,7 @@ from runfold.core.events import (
     Why,
 )
 from runfold.core.payload import Inline, Payload, inline_json
+from runfold.core.quick import quick
 from runfold.core.state import Call, Phase, State, Wait
 from runfold.core.text import clip
 
@@ -32,6 +33,7 @@ _EMPTY_OBJECT = len(b"{}")
 _MAX_SHOWN_ARGUMENTS = 4096
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Stamp:
     """The facts of the moment: the writer's epoch, its wall clock (ms since 1970), the input being settled."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from runfold.core.payload import Payload
+from runfold.core.quick import quick
 
 
 class Recovery(StrEnum):
@@ -77,6 +78,7 @@ class Settlement(StrEnum):
     STALE = "stale"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Cause:
     """The input behind a record: where it stood, and its explicit id if it had one (a forwarded input: its origin)."""
@@ -87,6 +89,7 @@ class Cause:
     id: str | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Version:
     """What a run was started or last accepted under; parts are None while its agent is unknown.
@@ -109,6 +112,7 @@ class Version:
 UNKNOWN_VERSION = Version()
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class AskedCall:
     """A tool call as the model asked for it: ``arguments`` are its own bytes, not validated."""
@@ -163,6 +167,7 @@ class RunEvent:
     cause: Cause | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted(RunEvent):
     """A run exists. ``first_message`` (a JSON string) is None while the agent is unknown."""
@@ -173,6 +178,7 @@ class RunStarted(RunEvent):
     first_message: Payload | None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallRequested(RunEvent):
     """A model is about to be asked; ``params`` is a JSON object (model name and settings)."""
@@ -185,6 +191,7 @@ class ModelCallRequested(RunEvent):
     params: Payload
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResponded(RunEvent):
     """A completion. ``message`` is the provider-neutral message as pydantic-ai serialises it, nothing left out.
@@ -205,6 +212,7 @@ class ModelResponded(RunEvent):
     model: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallFailed(RunEvent):
     """The model gave no completion. ``retry_at``: milliseconds since 1970, None when it will not be retried."""
@@ -215,6 +223,7 @@ class ModelCallFailed(RunEvent):
     retry_at: int | None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallRequested(RunEvent):
     """A tool is about to be executed with validated ``arguments`` (a canonical JSON object).
@@ -245,6 +254,7 @@ class ToolCallRequested(RunEvent):
     first_requested_at: int | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned(RunEvent):
     """A tool call's result, from whichever source.
@@ -272,6 +282,7 @@ class ToolReturned(RunEvent):
         return self.outcome is not Outcome.SUCCESS
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatePatched(RunEvent):
     """One key of the author's state was set; ``step`` is the tool call that asked for it.
@@ -285,6 +296,7 @@ class StatePatched(RunEvent):
     remaining: int = 0
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted(RunEvent):
     """The run opened a wait.
@@ -309,6 +321,7 @@ class Interrupted(RunEvent):
     sequential: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed(RunEvent):
     """A wait was closed.
@@ -329,6 +342,7 @@ class Resumed(RunEvent):
     accept_version: bool = False
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChanged(RunEvent):
     """The run goes on under another version: ``policy`` names what was decided for each part that differs.
@@ -345,6 +359,7 @@ class VersionChanged(RunEvent):
     first_message: Payload | None = None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested(RunEvent):
     """Nothing new is started; the run ends when its open calls have."""
@@ -353,6 +368,7 @@ class CancelRequested(RunEvent):
     requested_by: str | None
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCompleted(RunEvent):
     """The end: ``output`` is JSON."""
@@ -360,6 +376,7 @@ class RunCompleted(RunEvent):
     output: Payload
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed(RunEvent):
     """The end, without an output."""
@@ -367,6 +384,7 @@ class RunFailed(RunEvent):
     error: str
 
 
+@quick
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCancelled(RunEvent):
     """The end, at somebody's request: ``open_keys`` are idempotency keys whose outcome nobody knows."""

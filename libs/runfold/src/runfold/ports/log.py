@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from runfold.core.quick import quick
+
 MAX_RECORD: Final = 1_000_000
 """Bytes of the largest log record: key, header and value. The topic allows 1,048,588, Kafka's own overhead included."""
 
@@ -26,6 +28,7 @@ class LogUnavailable(Exception):
     """Kafka did not answer in time: wait and try again. Any awaited method of ``Log`` and ``Inputs`` may raise it."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class LogRecord:
     """One record.

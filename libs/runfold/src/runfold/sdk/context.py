@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from runfold.core.quick import quick
 from runfold.sdk.errors import NoTransaction
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class StateView(Mapping[str, Any]):
         return f"StateView({sorted(self._raw)})"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ToolContext(Generic[DepsT_co]):
     """The first parameter of a tool, a lookup or an approval function that asks for it by this annotation.

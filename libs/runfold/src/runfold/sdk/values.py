@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, Literal, TypeVar
 
+from runfold.core.quick import quick
+
 T_co = TypeVar("T_co", covariant=True)
 
 
@@ -27,6 +29,7 @@ class Indeterminate(Exception):
     """A lookup raises it to say: I cannot tell. It is asked again, and in the end a person decides."""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Result(Generic[T_co]):
     """What a tool returns when there is more to say than a plain value.
