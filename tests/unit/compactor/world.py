@@ -121,7 +121,9 @@ class World:
 
     def settings(self, **changes: Any) -> CompactorSettings:
         """Settings that never wait longer than they must."""
-        quick = CompactorSettings(self.topics.dead, self.topics.notifications, linger_s=0.0, commit_every_s=0.0, poll_s=0.005)
+        quick = CompactorSettings(
+            self.topics.dead, self.topics.notifications, linger_s=0.0, commit_every_s=0.0, poll_s=0.005
+        )
         return replace(quick, **changes)
 
     def compactor(self, publisher: Publisher | None = None, **changes: Any) -> Compactor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_a_tenure_that_is_over_hears_nothing_more_and_the_outcome_is_kept() -> N
         gate, old, new = asyncio.Event(), Ear(), Ear()
         async with asyncio.TaskGroup() as group:
             effects = Effects(group)
-            effects.start(KEY, OLD, _answer(gate), old)
+            effects.start(KEY, OLD, partial(_answer, gate), old)
             effects.detach(*OLD)
             gate.set()
             await asyncio.sleep(1)
@@ -59,7 +60,7 @@ def test_an_effect_that_a_new_tenure_listens_to_is_not_detached_by_the_old_ones_
         gate, old, new = asyncio.Event(), Ear(), Ear()
         async with asyncio.TaskGroup() as group:
             effects = Effects(group)
-            effects.start(KEY, OLD, _answer(gate), old)
+            effects.start(KEY, OLD, partial(_answer, gate), old)
             effects.attach(KEY, NEW[1], new)
             effects.detach(*OLD)
             gate.set()
@@ -77,7 +78,7 @@ def test_another_partition_is_not_detached() -> None:
         gate, ear = asyncio.Event(), Ear()
         async with asyncio.TaskGroup() as group:
             effects = Effects(group)
-            effects.start(KEY, (1, 0), _answer(gate), ear)
+            effects.start(KEY, (1, 0), partial(_answer, gate), ear)
             effects.detach(0, 0)
             gate.set()
             await asyncio.sleep(1)
@@ -97,7 +98,7 @@ def test_an_effect_that_raises_is_told_as_crashed(error: BaseException) -> None:
     async def main() -> None:
         ear = Ear()
         async with asyncio.TaskGroup() as group:
-            Effects(group).start(KEY, OLD, work(), ear)
+            Effects(group).start(KEY, OLD, work, ear)
         [(_, outcome)] = ear.heard
         assert isinstance(outcome, Crashed)
 
@@ -112,8 +113,8 @@ def test_what_is_forgotten_is_gone() -> None:
         other = KEY._replace(lookup=True)
         async with asyncio.TaskGroup() as group:
             effects = Effects(group)
-            effects.start(KEY, OLD, _answer(gate), ear)
-            effects.start(other, OLD, _answer(gate), ear)
+            effects.start(KEY, OLD, partial(_answer, gate), ear)
+            effects.start(other, OLD, partial(_answer, gate), ear)
             effects.forget(other)
             assert effects.keys("r1") == [KEY]
             assert not effects.alive(other)
@@ -131,7 +132,7 @@ def test_what_is_in_flight_when_the_process_ends_is_cancelled_and_tells_nothing(
         ear = Ear()
         async with asyncio.TaskGroup() as group:
             effects = Effects(group)
-            effects.start(KEY, OLD, _answer(asyncio.Event()), ear)
+            effects.start(KEY, OLD, partial(_answer, asyncio.Event()), ear)
             await asyncio.sleep(1)
             effects.cancel()
         assert ear.heard == []

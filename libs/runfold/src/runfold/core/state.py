@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from runfold.core.events import AskedCall, Recovery, Version, WaitReason, Why
 from runfold.core.payload import Payload
+from runfold.core.quick import quick
 
 TRANSCRIPT_SEED = hashlib.sha256(b"runfold.transcript.1").digest()
 
@@ -50,6 +51,7 @@ class EntryKind(StrEnum):
     TOOL = "tool"
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One element of the transcript, from which the model's messages are built.
@@ -76,6 +78,9 @@ class Entry:
         """
         parts = (self.kind, self.tool_call_id, self.tool, self.outcome, self.message_format, self.payload.digest)
         return hashlib.sha256(previous + hashlib.sha256("\0".join(parts).encode()).digest()).digest()
+
+
+_FIRST = Why.FIRST
 
 
 @dataclass(slots=True)
@@ -148,11 +153,14 @@ class Call:
 
     def count(self, why: Why, *, is_foreign: bool = False) -> None:
         """Count one more attempt by its reason; ``is_foreign``: the one before was a lost owner's."""
+        if why is _FIRST:
+            return
         self.retries += why is Why.RETRY
         self.lost += why is Why.TAKEOVER or (why is Why.ABSENT and is_foreign)
         self.absents += why is Why.ABSENT and not is_foreign
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Something the run waits for, until a ``resumed`` names ``wait_id``; opened by event ``seq``."""

@@ -9,9 +9,11 @@ from typing import Protocol
 from runfold.core.decisions import Planner
 from runfold.core.events import Outcome, Recovery, Version
 from runfold.core.policy import GRACE_S, LOOKUP_TRIES
+from runfold.core.quick import quick
 from runfold.core.state import EntryKind
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Message:
     """A transcript entry with its bytes: user: a JSON string; response: message bytes; tool: JSON for the model."""
@@ -24,6 +26,7 @@ class Message:
     message_format: str = ""
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
     """A completion. ``message`` holds everything that the provider said, in ``message_format``.
@@ -82,6 +85,7 @@ def may_always_start() -> bool:
     return True
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """One execution, lookup or approval question about a call.
@@ -115,6 +119,7 @@ class Invocation:
     grace_s: float = GRACE_S
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Returned:
     """The tool said how it ended: success, or an error that is known not to have had an effect.
@@ -184,6 +189,7 @@ class RunningAgent(Protocol):
         policy: ``on_version_change``: part -> accept, refuse, compatible.
         planner: See core.decisions.
         params: JSON object recorded with each model call (model name and settings); canonical.
+        sequential: Names of its sequential tools.
     """
 
     name: str
@@ -191,6 +197,7 @@ class RunningAgent(Protocol):
     policy: Mapping[str, str]
     planner: Planner
     params: bytes
+    sequential: frozenset[str]
 
     def first_message(self, input_json: bytes) -> bytes:
         """From a run's input to the first user message, a JSON string. Raises whatever the author's code raises."""

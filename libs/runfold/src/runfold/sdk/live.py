@@ -43,6 +43,7 @@ class LiveAgent:
     policy: Mapping[str, str]
     planner: Planner
     params: bytes
+    sequential: frozenset[str]
 
     def __init__(
         self, agent: Agent, revision: str, calls: Calls, kept: Kept, transcripts: Transcripts, stack: AsyncExitStack
@@ -61,6 +62,7 @@ class LiveAgent:
         self.version = version_of(agent, revision)
         self.policy = agent.policy
         self.planner = agent.planner
+        self.sequential = frozenset(one.name for one in agent.tools if one.spec.sequential)
         self.params = canonical_json({"model": agent.model_identity, "settings": agent.recorded_settings})
 
     def first_message(self, input_json: bytes) -> bytes:

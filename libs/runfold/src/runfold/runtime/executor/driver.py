@@ -129,12 +129,12 @@ class Driver:
 
     async def _handle_all(self) -> None:
         """Handle everything that is known now; only news and inputs make anything decidable."""
-        while not self.run.parked:
-            batch = self.run.batch()
-            if (news := self.run.mailbox.take_news()) is not None:
-                self._take_news(batch, news)
-            elif not self.run.tenure.draining and (arrived := self.run.mailbox.take_arrival()) is not None:
-                await self._take_input(batch, arrived)
+        run = self.run
+        while not run.parked:
+            if (news := run.mailbox.take_news()) is not None:
+                self._take_news(batch := run.batch(), news)
+            elif not run.tenure.draining and (arrived := run.mailbox.take_arrival()) is not None:
+                await self._take_input(batch := run.batch(), arrived)
             else:
                 return
             await self._advance(batch)

@@ -15,6 +15,7 @@ import structlog
 
 from runfold.core.events import AskedCall
 from runfold.core.payload import Payload
+from runfold.core.quick import quick
 from runfold.ports.agents import Begun, ModelFailure, NotStarted, NotThere, Returned, Unknown
 
 _log = structlog.get_logger(__name__)
@@ -42,6 +43,7 @@ class Answered:
     model: str
 
 
+@quick
 @dataclass(frozen=True, slots=True)
 class Sealed:
     """A tool's answer whose payloads are sealed."""
@@ -70,6 +72,8 @@ ModelOutcome = Answered | ModelFailure | NotStarted | Crashed
 ToolOutcome = Sealed | Unknown | NotThere | Begun | NotStarted | Crashed
 EffectOutcome = ModelOutcome | ToolOutcome | Unprepared
 Listener = Callable[[EffectKey, EffectOutcome], None]
+Work = Callable[[], Coroutine[Any, Any, EffectOutcome]]
+"""Called in the effect's own task: one that is cancelled before its first step has begun nothing."""
 
 
 @dataclass(slots=True)
@@ -100,9 +104,7 @@ class Effects:
         self._on_end = on_end
         self._by_run: dict[str, dict[EffectKey, _Effect]] = {}
 
-    def start(
-        self, key: EffectKey, place: tuple[int, int], work: Coroutine[Any, Any, EffectOutcome], listener: Listener
-    ) -> None:
+    def start(self, key: EffectKey, place: tuple[int, int], work: Work, listener: Listener) -> None:
         """Perform: the listener gets the outcome, now or, if it is replaced by ``attach``, later.
 
         Args:
@@ -113,9 +115,8 @@ class Effects:
         """
         effect = _Effect(*place, listener)
         self._by_run.setdefault(key.run_id, {})[key] = effect
-        effect.task = self._group.create_task(self._perform(key, effect, work), name=f"effect {key.run_id}:{key.step}")
-        # A task that is cancelled before its first step awaits nothing of what it was given.
-        effect.task.add_done_callback(lambda _: work.close())
+        # Nameless: a name costs as much as all the rest of a task.
+        effect.task = self._group.create_task(self._perform(key, effect, work))
 
     def attach(self, key: EffectKey, epoch: int, listener: Listener) -> None:
         """Listen to an effect of an earlier epoch; an outcome already known is told at once."""
@@ -175,9 +176,9 @@ class Effects:
     def _all(self) -> Iterator[tuple[EffectKey, _Effect]]:
         return (pair for effects in self._by_run.values() for pair in effects.items())
 
-    async def _perform(self, key: EffectKey, effect: _Effect, work: Coroutine[Any, Any, EffectOutcome]) -> None:
+    async def _perform(self, key: EffectKey, effect: _Effect, work: Work) -> None:
         try:
-            outcome = await work
+            outcome = await work()
         except asyncio.CancelledError:
             if is_cancelled():
                 raise

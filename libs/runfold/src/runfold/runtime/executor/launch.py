@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
+from functools import partial
 
 from runfold.core.events import ToolCallRequested, Why
 from runfold.core.state import Call
@@ -11,7 +10,7 @@ from runfold.ports.agents import Invocation, Message, Unknown
 from runfold.ports.blobs import BlobMissing
 from runfold.runtime.executor import work
 from runfold.runtime.executor.batch import Request
-from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome, Unprepared
+from runfold.runtime.executor.effects import Crashed, EffectKey, EffectOutcome, Unprepared, Work
 from runfold.runtime.executor.run import Run
 
 
@@ -20,23 +19,23 @@ def start(run: Run, request: Request, produced_at: float) -> None:
     key = EffectKey(request.run_id, request.step, request.attempt)
     run.known_since.setdefault(request.step, produced_at)
     permit = work.Permit(run.tenure, produced_at)
-    effect = (
-        _tool_effect(run, permit, request) if isinstance(request, ToolCallRequested) else _model_effect(run, permit)
-    )
+    effect: Work = partial(_model_effect, run, permit)
+    if isinstance(request, ToolCallRequested):
+        effect = partial(_tool_effect, run, permit, request)
     run.world.effects.start(key, run.tenure.place, effect, run.hear)
 
 
 def start_lookup(run: Run, call: Call) -> None:
     """Ask the author's lookup, or the effects table, about a call whose outcome this owner does not know."""
-    _start_question(run, call, _lookup_effect(run, call))
+    _start_question(run, call, partial(_lookup_effect, run, call))
 
 
 def start_closing(run: Run, call: Call, error: str) -> None:
     """Let the effects table refuse a call from now on; what it answers is an outcome like a lookup's."""
-    _start_question(run, call, _closing_effect(run, call, error))
+    _start_question(run, call, partial(_closing_effect, run, call, error))
 
 
-def _start_question(run: Run, call: Call, effect: Coroutine[Any, Any, EffectOutcome]) -> None:
+def _start_question(run: Run, call: Call, effect: Work) -> None:
     key = EffectKey(run.run_id, call.step, call.attempt, lookup=True)
     run.world.effects.start(key, run.tenure.place, effect, run.hear)
 

@@ -123,10 +123,8 @@ async def _finish(run: Run, batch: Batch, agent: RunningAgent) -> None:
 async def _open_calls(run: Run, batch: Batch, agent: RunningAgent, asked: tuple[Call, ...]) -> bool:
     """Validate, ask for approvals, then add requests and gates as one unbroken batch, in call order."""
     state = batch.known
-    names = {call.asked.tool for call in state.turn}
-    one_by_one = frozenset(name for name in names if (spec := agent.tool(name)) is not None and spec.sequential)
-    sequential = decisions.is_sequential(state.turn, one_by_one)
-    calls = decisions.openable(state.turn, asked, one_by_one)
+    sequential = decisions.is_sequential(state.turn, agent.sequential)
+    calls = decisions.openable(state.turn, asked, agent.sequential)
     payloads = run.world.payloads
     checked = [agent.validate(c.asked.tool, await payloads.read(c.asked.arguments)) for c in calls]
     gated = [_has_gate(agent, call) and isinstance(valid, Valid) for call, valid in zip(calls, checked, strict=True)]
