@@ -34,13 +34,13 @@ class Payloads:
 
     async def seal(self, data: bytes) -> Payload:
         """Make a payload of bytes; when it is returned, the bytes are durable or inline."""
-        return await self._seal(data, self._inline_limit)
+        return Inline(data) if len(data) <= self._inline_limit else await self._put(data)
 
     async def seal_all(self, items: Sequence[bytes]) -> list[Payload]:
         """Make the payloads of one record: many middling ones together must not make it too large."""
         crowded = sum(len(data) for data in items if len(data) <= self._inline_limit) > _RECORD_BUDGET
         limit = min(_SMALL, self._inline_limit) if crowded else self._inline_limit
-        return [await self._seal(data, limit) for data in items]
+        return [Inline(data) if len(data) <= limit else await self._put(data) for data in items]
 
     async def read(self, payload: Payload) -> bytes:
         """Give a payload's bytes.
@@ -52,9 +52,7 @@ class Payloads:
             return payload.data
         return await self._persist(lambda: self._blobs.get(payload), "read", payload.sha256)
 
-    async def _seal(self, data: bytes, limit: int) -> Payload:
-        if len(data) <= limit:
-            return Inline(data)
+    async def _put(self, data: bytes) -> BlobRef:
         ref: BlobRef = await self._persist(lambda: self._blobs.put(data), "write", f"{len(data)} bytes")
         return ref
 
