@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ import pytest
 
 import runfold
 from runfold import Agent, App, Recovery, ToolContext, tool
-from runfold.sdk.errors import AppNotFound, DefinitionError
+from runfold.sdk.errors import AppNotFound, DefinitionError, NoRevision
 from runfold.sdk.loading import find_revision, load_app
 from runfold.testing import ScriptedModel
 
@@ -27,6 +28,7 @@ async def read(ctx: ToolContext[None], title: str) -> str:
 app = App([Agent("one", model="test", instructions="", tools=[read])])
 number = 3
 """
+PARTS = ("tool", "asked", "asking")
 
 
 @pytest.fixture
@@ -34,8 +36,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Lay out an author's folder and stand in it; its modules are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
-    for name in [f"loading_{kind}{rest}" for kind in ("app", "broken") for rest in ("", "_helper")]:
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    for name in [name for name in sys.modules if name.startswith("loading_")]:
+        monkeypatch.delitem(sys.modules, name)
     (tmp_path / "loading_app.py").write_text(APP.format(name="loading_app"))
     (tmp_path / "loading_app_helper.py").write_text("GREETING = 'hello '\n")
     (tmp_path / "loading_broken.py").write_text("import not_installed_anywhere\n")
@@ -99,6 +101,71 @@ def test_the_revision_is_what_is_given_else_the_commit_else_a_hash(project: Path
     subprocess.run([*git, "commit", "-q", "-m", "x"], check=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     assert find_revision("loading_app:app", None) == head
+
+
+def write_split_app(project: Path) -> None:
+    """Write an app of four modules: one makes it, and tool, lookup and approval function come from one each."""
+    (project / "loading_app.py").write_text(
+        "from runfold import Agent, App\n"
+        "from loading_tool.parts import pay\n"
+        "from loading_asked.parts import find\n"
+        "from loading_asking.parts import ask\n"
+        "pay.lookup(find)\n"
+        "pay.approval(ask)\n"
+        "app = App([Agent('one', model='test', instructions='', tools=[pay])])\n"
+    )
+    texts = {
+        "loading_tool": "from runfold import Recovery, tool\n\n@tool(recovery=Recovery.LOOKUP)\n"
+        "async def pay() -> int:\n",
+        "loading_asked": "async def find() -> int:\n",
+        "loading_asking": "async def ask() -> None:\n",
+    }
+    for package, text in texts.items():
+        (project / package).mkdir()
+        (project / package / "__init__.py").write_text("")
+        (project / package / "parts.py").write_text(text + "    return 1\n")
+
+
+@pytest.mark.parametrize("changed", ["loading_app.py", *(f"loading_{part}/parts.py" for part in PARTS)])
+def test_the_hash_covers_the_apps_own_module_its_lookups_and_its_approval_functions(
+    project: Path, changed: str
+) -> None:
+    """Wherever they come from: the module that RUNFOLD_APP names need have no function at all."""
+    write_split_app(project)
+    app = load_app("loading_app:app")
+    assert app.modules == ("loading_app", "loading_asked.parts", "loading_asking.parts", "loading_tool.parts")
+    first = find_revision(app.modules, None)
+    with (project / changed).open("a") as file:
+        file.write("# changed\n")
+    assert find_revision(app.modules, None) != first
+
+
+def test_an_app_without_functions_has_the_revision_of_its_module(project: Path) -> None:
+    """It was the hash of nothing, the same for every such app."""
+    text = "from runfold import Agent, App\napp = App([Agent('one', model='test', instructions='')])\n"
+    (project / "loading_app.py").write_text(text)
+    app = load_app("loading_app:app")
+    assert app.modules == ("loading_app",)
+    first = find_revision(app.modules, None)
+    assert first != f"sha256:{hashlib.sha256().hexdigest()}"
+    (project / "loading_app.py").write_text(text + "# changed\n")
+    assert find_revision(app.modules, None) != first
+
+
+@pytest.mark.parametrize("modules", [[], ["not_loaded_at_all"], ["sys"]])
+def test_code_without_a_file_has_no_revision(modules: list[str]) -> None:
+    """A hash of nothing would let any code go on with any run."""
+    with pytest.raises(NoRevision, match="set RUNFOLD_REVISION"):
+        find_revision(modules, None)
+    assert find_revision(modules, "v7") == "v7"
+
+
+def test_code_that_cannot_be_read_has_no_revision(project: Path) -> None:
+    """Such as that of a module in an archive."""
+    load_app("loading_app:app")
+    (project / "loading_app.py").unlink()
+    with pytest.raises(NoRevision, match="cannot be read"):
+        find_revision("loading_app:app", None)
 
 
 async def test_the_lifespan_is_entered_once_with_the_role_and_left() -> None:

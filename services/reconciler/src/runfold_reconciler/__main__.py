@@ -9,7 +9,7 @@ from runfold.ports.topics import Topics
 from runfold.runtime.reconciler.reconciler import Reconciler
 from runfold.runtime.reconciler.settings import ReconcilerSettings
 from runfold.service import wiring
-from runfold.service.app import app_of
+from runfold.service.app import app_of, revision_of
 from runfold.service.main import Kit, Service
 from runfold.service.metrics import ReconcilerCounters
 from runfold.service.reach import kafka_config
@@ -19,6 +19,7 @@ from runfold.service.settings import AppSettings
 async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
     app = await app_of(settings.app)
+    revision = await revision_of(app, settings.revision)
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
         await wiring.wait_for_kafka(settings, kit)
@@ -26,7 +27,7 @@ async def serve(settings: AppSettings, kit: Kit) -> None:
         blobs = await wiring.open_blobs(settings, kit, stack)
         publisher = KafkaPublisher(config)
         await wiring.start_publisher(publisher, topics.control, kit, stack)
-        agents = await stack.enter_async_context(app.running("reconciler", revision=settings.revision))
+        agents = await stack.enter_async_context(app.running("reconciler", revision=revision))
         reconciler = Reconciler(
             store,
             publisher,

@@ -13,7 +13,7 @@ from runfold.adapters.system import SystemChance, SystemClock
 from runfold.ports.topics import Topics
 from runfold.runtime.executor import Executor, ExecutorSettings
 from runfold.service import wiring
-from runfold.service.app import app_of
+from runfold.service.app import app_of, revision_of
 from runfold.service.main import Kit, Service
 from runfold.service.metrics import ExecutorCounters
 from runfold.service.reach import kafka_config
@@ -23,6 +23,7 @@ from runfold.service.settings import StepExecutorSettings
 async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
     app = await app_of(settings.app)
+    revision = await revision_of(app, settings.revision)
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
         await wiring.wait_for_kafka(settings, kit)
@@ -37,7 +38,7 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
         drains = KafkaDrains(config, topics.group("draining"), topics.requests)
         stack.push_async_callback(drains.close)
         effects = await wiring.open_effects(settings, app.effects_dsn, kit, stack) if app.needs_effects else None
-        running = app.running("executor", revision=settings.revision, effects=effects)
+        running = app.running("executor", revision=revision, effects=effects)
         agents = await stack.enter_async_context(running)
         executor = Executor(
             log=log,

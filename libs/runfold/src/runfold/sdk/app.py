@@ -18,6 +18,9 @@ Lifespan = Callable[[str], AbstractAsyncContextManager[Any]]
 class App:
     """Agents and their lifespan.
 
+    Attributes:
+        loaded_from: The module by which ``load_app`` found it; None where nobody looked for it by name.
+
     Args:
         agents: At least one, each with its own name.
         lifespan: A function of the role (``executor`` or ``reconciler``) giving an async context manager, which
@@ -37,17 +40,20 @@ class App:
         self.agents = _checked_agents(agents)
         self.lifespan = _checked_lifespan(lifespan)
         self.effects_dsn = _checked_dsn(effects_dsn)
+        self.loaded_from: str | None = None
 
     def __repr__(self) -> str:
         return f"<app: {', '.join(one.name for one in self.agents)}>"
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Names of the modules that the app's functions come from; sorted."""
-        functions: list[Any] = [tool.function for agent in self.agents for tool in agent.tools]
+        """Names of the modules that the app and its functions come from; sorted."""
+        tools = [tool for agent in self.agents for tool in agent.tools]
+        asked = [one for tool in tools for one in (tool.lookup_function, tool.approval_function) if one is not None]
+        functions: list[Any] = [tool.function for tool in tools] + [one.function for one in asked]
         functions += [agent.first_message for agent in self.agents] + [agent.planner for agent in self.agents]
         functions.append(self.lifespan)
-        found = {getattr(function, "__module__", None) for function in functions}
+        found = {self.loaded_from, *(getattr(function, "__module__", None) for function in functions)}
         return tuple(sorted(name for name in found if name and not name.startswith("runfold.")))
 
     @property
@@ -68,6 +74,7 @@ class App:
 
         Raises:
             NoEffectsTable: It has some, and is given none.
+            NoRevision: None is given, and none can be found.
         """
         if role == "executor" and effects is None and self.needs_effects:
             message = (

@@ -17,3 +17,7 @@ class NoTransaction(RuntimeError):
 
 class AppNotFound(Exception):
     """``module:attribute`` does not lead to an ``App``. The message says which part failed."""
+
+
+class NoRevision(Exception):
+    """An app's code cannot be told from other code. The message says why, and to give a revision."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from runfold.sdk.errors import AppNotFound
+from runfold.sdk.errors import AppNotFound, NoRevision
 
 if TYPE_CHECKING:
     from runfold.sdk.app import App
@@ -46,6 +46,7 @@ def load_app(reference: str) -> App:
     if not isinstance(found, App):
         message = f"app {reference!r} is a {type(found).__name__}, not a runfold.App"
         raise AppNotFound(message)
+    found.loaded_from = module_name
     return found
 
 
@@ -73,6 +74,9 @@ def find_revision(modules: str | Iterable[str], given: str | None) -> str:
     Returns:
         ``given``; else the git commit, if all the modules' files are tracked in one repository; else ``sha256:`` and
         a hash over the sources of every loaded module that lies beside them or below their packages.
+
+    Raises:
+        NoRevision: None of the modules has a file that can be read.
     """
     if given:
         return given
@@ -106,16 +110,32 @@ def _git(git: str, folder: Path, *arguments: str) -> str | None:
 
 
 def _hash_sources(files: list[Path]) -> str:
-    roots = {_root(path) for path in files}
+    sources = _sources(files)
+    if not sources:
+        message = "no file of the app's code can be found, so its revision is not known: set RUNFOLD_REVISION"
+        raise NoRevision(message)
     hashed = hashlib.sha256()
+    try:
+        for name, source in sources:
+            hashed.update(f"{name}\0".encode() + hashlib.sha256(source.read_bytes()).digest())
+    except OSError as error:
+        message = f"the app's code cannot be read, so its revision is not known ({error}): set RUNFOLD_REVISION"
+        raise NoRevision(message) from error
+    return hashed.hexdigest()
+
+
+def _sources(files: list[Path]) -> list[tuple[str, Path]]:
+    """Give name and file of every loaded module that is the app's: ``files``, and what lies beside or below them."""
+    roots = {_root(path) for path in files}
+    found = []
     for name, module in sorted(sys.modules.copy().items()):
         path = getattr(module, "__file__", None)
-        if path is None or not path.endswith(".py"):
+        if path is None:
             continue
         source = Path(path).resolve()
-        if source in files or any(_belongs(source, root) for root in roots):
-            hashed.update(f"{name}\0".encode() + hashlib.sha256(source.read_bytes()).digest())
-    return hashed.hexdigest()
+        if source in files or (source.suffix == ".py" and any(_belongs(source, root) for root in roots)):
+            found.append((name, source))
+    return found
 
 
 def _root(path: Path) -> Path:

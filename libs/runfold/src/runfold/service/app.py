@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 
 from runfold.sdk.app import App
-from runfold.sdk.errors import AppNotFound, DefinitionError
-from runfold.sdk.loading import load_app
+from runfold.sdk.errors import AppNotFound, DefinitionError, NoRevision
+from runfold.sdk.loading import find_revision, load_app
 from runfold.service.errors import InstallationError
 
 
@@ -22,5 +22,18 @@ async def app_of(reference: str) -> App:
     try:
         return await asyncio.to_thread(load_app, reference)
     except (AppNotFound, DefinitionError) as error:
+        message = f"RUNFOLD_APP: {error}"
+        raise InstallationError(message) from error
+
+
+async def revision_of(app: App, given: str | None) -> str:
+    """Find the revision of an app's code, in a thread: git and a large app's files may take as long.
+
+    Raises:
+        InstallationError: None is given, and none can be found.
+    """
+    try:
+        return await asyncio.to_thread(find_revision, app.modules, given)
+    except NoRevision as error:
         message = f"RUNFOLD_APP: {error}"
         raise InstallationError(message) from error
