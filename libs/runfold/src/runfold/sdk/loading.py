@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from runfold.sdk.app import App
 
 _GIT_TIMEOUT_S = 10.0
+_DIRTY_DIGITS = 12
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -73,7 +75,9 @@ def find_revision(modules: str | Iterable[str], given: str | None) -> str:
 
     Returns:
         ``given``; else the git commit, if all the modules' files are tracked in one repository; else ``sha256:`` and
-        a hash over the sources of every loaded module that lies beside them or below their packages.
+        a hash over the sources of every loaded module that lies beside them or below their packages. Where the commit
+        does not hold these sources as they are (changed, or not added and not ignored), ``+dirty.`` and the first 12
+        digits of that hash stand behind it.
 
     Raises:
         NoRevision: None of the modules has a file that can be read.
@@ -81,7 +85,13 @@ def find_revision(modules: str | Iterable[str], given: str | None) -> str:
     if given:
         return given
     files = _files(modules)
-    return _commit(files) or f"sha256:{_hash_sources(files)}"
+    git = _Git.of(files)
+    commit = None if git is None else git.commit(files)
+    is_clean = None if git is None or commit is None else git.is_clean(_sources(files))
+    if commit is not None and is_clean:
+        return commit
+    hashed = _hash_sources(files)
+    return f"sha256:{hashed}" if is_clean is None else f"{commit}+dirty.{hashed[:_DIRTY_DIGITS]}"
 
 
 def _files(modules: str | Iterable[str]) -> list[Path]:
@@ -90,23 +100,40 @@ def _files(modules: str | Iterable[str]) -> list[Path]:
     return sorted({Path(path).resolve() for path in paths if path})
 
 
-def _commit(files: list[Path]) -> str | None:
-    git = shutil.which("git")
-    if git is None or not files:
-        return None
-    folder = files[0].parent
-    tracked = _git(git, folder, "ls-files", "--error-unmatch", "--", *(str(path) for path in files))
-    return None if tracked is None else _git(git, folder, "rev-parse", "HEAD")
+@dataclass(frozen=True, slots=True)
+class _Git:
+    """Asks git about the repository of a folder; whatever fails, or takes too long, is not known."""
 
+    program: str
+    folder: Path
 
-def _git(git: str, folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(  # noqa: S603 - fixed commands; the paths are of loaded modules
-            [git, "-C", str(folder), *arguments], capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+    @classmethod
+    def of(cls, files: list[Path]) -> _Git | None:
+        """Ask about the folder of the first of some files; None: no files, or no git."""
+        program = shutil.which("git")
+        return None if program is None or not files else cls(program, files[0].parent)
+
+    def commit(self, files: list[Path]) -> str | None:
+        """Give the commit that is checked out, if all the files are tracked."""
+        tracked = self._said("ls-files", "--error-unmatch", "--", *map(str, files))
+        return None if tracked is None else self._said("rev-parse", "HEAD")
+
+    def is_clean(self, sources: list[tuple[str, Path]]) -> bool | None:
+        """Whether files are as the commit has them, or ignored; None: not known."""
+        paths = sorted({str(source) for _, source in sources})
+        changed = self._said("status", "--porcelain", "--untracked-files=all", "--", *paths)
+        return None if changed is None else not changed
+
+    def _said(self, *arguments: str) -> str | None:
+        # Paths are no patterns, and a look must not lock the author's index.
+        command = [self.program, "--literal-pathspecs", "--no-optional-locks", "-C", str(self.folder), *arguments]
+        try:
+            done = subprocess.run(  # noqa: S603 - fixed commands; the paths are of loaded modules
+                command, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.strip()
 
 
 def _hash_sources(files: list[Path]) -> str:
