@@ -66,8 +66,9 @@ def test_an_app_is_found_from_the_current_folder() -> None:
         (":app", "write module:attribute"),
         ("loading_nowhere:app", "there is no module 'loading_nowhere'"),
         ("loading_app.sub:app", "there is no module 'loading_app.sub'"),
-        ("loading_app:nothing", "module 'loading_app' has no attribute 'nothing'"),
-        ("loading_app:number", "is a int, not a runfold.App"),
+        ("loading_app:nothing", "module 'loading_app' has no attribute 'nothing'; it has loading_app:app"),
+        ("loading_app:number", "is a int, not a runfold.App; its module has loading_app:app"),
+        ("loading_app_helper:app", "has no attribute 'app'; it has no App"),
     ],
 )
 def test_what_is_no_app_is_an_error_with_the_reference(reference: str, said: str) -> None:

@@ -146,6 +146,8 @@ async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:
 def _app(settings: ClientSettings) -> list[Finding]:
     if settings.app is None:
         return [Finding("app", "note", "RUNFOLD_APP is not set", "set it for the step executor and the reconciler")]
+    from runfold.sdk.frames import where_raised  # noqa: PLC0415 - only wanted here
+
     try:
         from runfold.sdk.loading import find_revision, load_app  # noqa: PLC0415 - pydantic-ai may not be installed
         from runfold.sdk.remarks import remarks  # noqa: PLC0415 - the same
@@ -154,6 +156,6 @@ def _app(settings: ClientSettings) -> list[Finding]:
         revision = find_revision(app.modules, settings.revision)
         notes = [Finding(what, "note", found, mend) for what, found, mend in remarks(app)]
     except Exception as error:  # noqa: BLE001 - the author's module may raise anything
-        mend = "mend the app, or set RUNFOLD_APP"
-        return [Finding("app", "wrong", f"{type(error).__name__}: {one_line(error)}", mend)]
+        found, mend = f"{type(error).__name__}: {one_line(error)}", "mend the app, or set RUNFOLD_APP"
+        return [Finding("app", "wrong", f"{found}{where_raised(error)}", mend)]
     return [Finding("app", "ok", f"{app!r} at revision {revision}"), *notes]

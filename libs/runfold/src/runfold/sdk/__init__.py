@@ -12,5 +12,6 @@
 * ``messages``    the transcript as pydantic-ai's messages
 * ``asking``      one model call
 * ``live``        an agent of a running app: the port ``RunningAgent``
+* ``frames``      where an exception was raised, without its texts
 * ``loading``     finding an app by name, and its code revision
 """

@@ -14,13 +14,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from runfold.sdk.errors import AppNotFound, NoRevision
+from runfold.sdk.frames import INSTALLED
 
 if TYPE_CHECKING:
     from runfold.sdk.app import App
 
 _GIT_TIMEOUT_S = 10.0
 _DIRTY_DIGITS = 12
-_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def load_app(reference: str) -> App:
@@ -39,14 +39,17 @@ def load_app(reference: str) -> App:
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)
-    found: object = _import(module_name, reference, here)
+    module = _import(module_name, reference, here)
+    apps = ", ".join(f"{module_name}:{name}" for name, value in vars(module).items() if isinstance(value, App))
+    has = f"has {apps}" if apps else "has no App"
+    found: object = module
     for part in attribute.split("."):
         if not hasattr(found, part):
-            message = f"app {reference!r}: module {module_name!r} has no attribute {attribute!r}"
+            message = f"app {reference!r}: module {module_name!r} has no attribute {attribute!r}; it {has}"
             raise AppNotFound(message)
         found = getattr(found, part)
     if not isinstance(found, App):
-        message = f"app {reference!r} is a {type(found).__name__}, not a runfold.App"
+        message = f"app {reference!r} is a {type(found).__name__}, not a runfold.App; its module {has}"
         raise AppNotFound(message)
     found.loaded_from = module_name
     return found
@@ -174,4 +177,4 @@ def _root(path: Path) -> Path:
 
 
 def _belongs(source: Path, root: Path) -> bool:
-    return source.is_relative_to(root) and not _INSTALLED.intersection(source.relative_to(root).parts)
+    return source.is_relative_to(root) and not INSTALLED.intersection(source.relative_to(root).parts)

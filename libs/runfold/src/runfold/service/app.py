@@ -9,6 +9,7 @@ import asyncio
 
 from runfold.sdk.app import App
 from runfold.sdk.errors import AppNotFound, DefinitionError, NoRevision
+from runfold.sdk.frames import where_raised
 from runfold.sdk.loading import find_revision, load_app
 from runfold.service.errors import InstallationError
 
@@ -17,12 +18,17 @@ async def app_of(reference: str) -> App:
     """Import ``module:attribute``, in a thread: an import may take longer than the loop may stand still.
 
     Raises:
-        InstallationError: There is no such app, or it declares something wrong.
+        InstallationError: There is no such app, it declares something wrong, or it imports what cannot be imported.
+            Whatever else its module raises is raised.
     """
     try:
         return await asyncio.to_thread(load_app, reference)
     except (AppNotFound, DefinitionError) as error:
-        message = f"RUNFOLD_APP: {error}"
+        message = f"RUNFOLD_APP: {error}{where_raised(error)}"
+        raise InstallationError(message) from error
+    except (ImportError, SyntaxError) as error:
+        said = f"{type(error).__name__}: {error}{where_raised(error)}"
+        message = f"RUNFOLD_APP: {reference!r} cannot be imported: {said}"
         raise InstallationError(message) from error
 
 
