@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
+import structlog
 from pydantic import ValidationError
 from pydantic_ai.exceptions import ModelRetry, ToolFailed
 
@@ -17,6 +18,7 @@ from runfold.core.payload import canonical_json
 from runfold.ports.agents import GateAsked, Invalid, Invocation, NotStarted, NotThere, Returned, Unknown, Valid
 from runfold.sdk.context import StateView, ToolContext
 from runfold.sdk.encoding import Encoder, NotSerialisable, dump_any, dump_arguments, dump_patch
+from runfold.sdk.frames import frames_of
 from runfold.sdk.kept import Kept
 from runfold.sdk.signature import Shape
 from runfold.sdk.threads import Threads
@@ -24,6 +26,8 @@ from runfold.sdk.tools import Tool
 from runfold.sdk.values import ABSENT, Approval, Indeterminate, Result
 
 AnyTool = Tool[Any, Any]
+
+_log = structlog.get_logger(__name__)
 
 _THREAD_RUNS = "a thread of this call is still running in this process"
 _RAISED_LATE = "an earlier thread of this call raised behind its time-out; what it did may not show yet (settle)"
@@ -123,7 +127,8 @@ class Calls:
         except Indeterminate as error:
             return Unknown(f"the lookup cannot tell: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a lookup that fails has said nothing
-            return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
+            timed_out = isinstance(error, TimeoutError) and scope.expired()
+            return self._unknown(error, call, timed_out=timed_out, event="lookup_raised")
         return self._found(tool, key, value, was_running=was_running)
 
     async def _said_late(self, tool: AnyTool, key: str) -> Returned | None:
@@ -206,8 +211,13 @@ class Calls:
             transaction=connection,
         )
 
-    def _unknown(self, error: BaseException, call: Invocation, *, timed_out: bool) -> Unknown:
+    def _unknown(
+        self, error: BaseException, call: Invocation, *, timed_out: bool, event: str = "tool_raised"
+    ) -> Unknown:
         if not timed_out:
+            place = {"run_id": call.run_id, "step": call.step, "attempt": call.attempt, "tool": call.tool}
+            # Its message may hold payload: it is recorded in the run, and not logged.
+            _log.warning(event, error=type(error).__name__, frames=frames_of(error), **place)
             return Unknown(f"{type(error).__name__}: {error}")
         said = f"timed out after {call.timeout_s:g} s"
         is_running = self._threads.is_running(call.idempotency_key)

@@ -20,7 +20,7 @@ def frames_of(error: BaseException) -> list[str]:
     are left out where there are others; of many frames and exceptions the last ones are kept.
     """
     chain = [error]
-    while len(chain) < _MOST_ERRORS and (before := _raised_from(chain[-1])) is not None and before not in chain:
+    while len(chain) < _MOST_ERRORS and (before := _raised_from(chain[-1])) is not None and before is not error:
         chain.append(before)
     members = error.exceptions[:_MOST_ERRORS] if isinstance(error, BaseExceptionGroup) else ()
     return [line for one in (*reversed(chain), *members) for line in (*_frames(one), type(one).__name__)]
