@@ -43,7 +43,7 @@ async def test_a_wait_is_told_once_with_what_lifts_it_and_the_timeout_names_it(
     assert "run run-8c1 has not ended within 0.5 s, and goes on: it waits for error (run-8c1:1)" in str(ended.value)
     told = capsys.readouterr()
     assert told.err.count("run run-8c1 waits for error (run-8c1:1): the model said no\n") == 1
-    assert told.err.count("  next: `runfold resume run-8c1 --by NAME`\n") == 1
+    assert told.err.count("  next: mend the cause, then `runfold resume run-8c1 --by NAME`\n") == 1
     assert told.err.count("still waiting for its end; Ctrl-C does no harm") == 1
     assert not told.out
 

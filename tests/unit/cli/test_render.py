@@ -115,7 +115,7 @@ def test_a_run_shows_who_decided_what(capsys: pytest.CaptureFixture[str]) -> Non
     [
         ("version_mismatch", {"parts": {"prompt": {}, "model": {}}}, "prompt and model differ", "--accept-version"),
         ("unknown_agent", {"agent": "x"}, "no executor knows agent 'x'", "start an executor"),
-        ("error", {"error": "boom"}, "boom", "`runfold resume run-8c1 --by NAME`"),
+        ("error", {"error": "boom"}, "boom", "mend the cause, then `runfold resume run-8c1 --by NAME`"),
     ],
 )
 def test_every_wait_says_why_and_what_lifts_it(reason: str, detail: Any, told: str, command: str) -> None:

@@ -122,7 +122,7 @@ def lifts(wait: Json) -> str:
         case "unknown_agent":
             return "start an executor whose app has this agent: the run then goes on by itself"
         case _:
-            return f"`runfold resume {run} --by NAME`"
+            return f"mend the cause, then `runfold resume {run} --by NAME`"
 
 
 def waits_for(wait: Json) -> str:
