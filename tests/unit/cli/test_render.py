@@ -88,6 +88,20 @@ def test_waits_show_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, "waits", []) == "nothing waits\n"
 
 
+def test_waits_say_once_for_each_reason_what_lifts_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole command where one waits for it, its form where several do; on one line, so that it can be copied."""
+    held = wait("error", detail={"error": "the model said no"})
+    lines = shown(capsys, "waits", [GATE, {**GATE, "run_id": "run-2", "wait_id": "run-2:19"}, held]).splitlines()
+    assert lines[-2:] == [
+        "awaiting_approval: `runfold approve RUN ID --by NAME` or `runfold reject RUN ID --by NAME`",
+        "error: mend the cause, then `runfold resume run-8c1 --by NAME`",
+    ]
+    lines = shown(capsys, "waits", [GATE, DOUBT]).splitlines()
+    gate = "run-8c1 run-8c1:19 --by NAME"
+    assert lines[-2] == f"awaiting_approval: `runfold approve {gate}` or `runfold reject {gate}`"
+    assert lines[-1].startswith("indeterminate: `runfold resolve run-8c1 19 --by NAME --result JSON` (it happened), ")
+
+
 def test_a_call_in_doubt_shows_what_is_known_and_the_command_that_settles_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -137,18 +137,17 @@ def _waits(console: Console, rows: Json) -> None:
                 row["wait_id"],
                 str(row["step"]),
                 when(row.get("opened_at")),
-                _awaited(row),
+                short(why(row), 500),
             )
             for row in rows
         ],
         "nothing waits",
     )
-
-
-def _awaited(wait: Json) -> str:
-    """Say what a wait is about; of a call in doubt also which command settles it: nobody else was told."""
-    told = short(why(wait), 500)
-    return f"{told} · next: {lifts(wait)}" if wait["reason"] == "indeterminate" else told
+    for reason in dict.fromkeys(row["reason"] for row in rows):
+        # Below the table, where a command is not broken up; in general terms where it would be said many times.
+        alike = [row for row in rows if row["reason"] == reason]
+        general = {"run_id": "RUN", "wait_id": "ID", "step": "STEP", "reason": reason}
+        console.print(Text(f"{reason}: {lifts(alike[0] if len(alike) == 1 else general)}"), soft_wrap=True)
 
 
 def _state(console: Console, state: Json) -> None:
