@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from runfold.cli.words import call, cost, counted, short, when, why
+from runfold.cli.words import CUT, call, cost, counted, short, when, why
 
 Json = Any
 
@@ -21,6 +21,11 @@ def event_line(event: Json) -> str:
     """Give one event as a line of the table."""
     step = event.get("step")
     return _row(str(event["seq"]), when(event["at"]), "" if step is None else str(step), event["type"], details(event))
+
+
+def is_cut(line: str) -> bool:
+    """Whether something was left out of a line (or holds the sign for it, which does no harm)."""
+    return CUT in line
 
 
 def details(event: Json) -> str:
@@ -37,7 +42,7 @@ def asked_calls(calls: Json) -> str:
 def _row(seq: str, time: str, step: str, what: str, told: str) -> str:
     line = f"{seq:>5}  {time:<19}  {step:>5}  {what:<20}  {told}".rstrip()
     width = shutil.get_terminal_size((0, 0)).columns if sys.stdout.isatty() else 0
-    return line if not width or len(line) <= width else line[: width - 1] + "…"
+    return line if not width or len(line) <= width else line[: width - 1] + CUT
 
 
 def _attempt(event: Json) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from runfold.cli.arguments import AsJson, RunId
-from runfold.cli.event_lines import event_header, event_line
-from runfold.cli.running import with_client
+from runfold.cli.event_lines import event_header, event_line, is_cut
+from runfold.cli.running import say, with_client
 
 if TYPE_CHECKING:
     from runfold.client import Client
@@ -90,7 +90,7 @@ def events(
     """Show what happened in a run; with --json one object a line."""
 
     async def body(client: Client) -> None:
-        is_first = True
+        is_first, some_cut = True, False
         async with aclosing(client.events(run, follow=follow)) as found:
             async for event in found:
                 if as_json:
@@ -99,7 +99,11 @@ def events(
                 if is_first:
                     _write(event_header())
                     is_first = False
-                _write(event_line(event))
+                line = event_line(event)
+                some_cut = some_cut or is_cut(line)
+                _write(line)
+        if some_cut:
+            say("long texts are cut; `--json` shows them whole")
 
     with_client(ctx, body)
 

@@ -13,6 +13,8 @@ Json = Any
 
 _HEX = re.compile(r"[0-9a-f]{20,}")
 _HASH_SHOWN = 12
+CUT = "…"
+"""Stands where a text was cut."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -31,7 +33,7 @@ def one_line(value: Json) -> str:
 def short(value: Json, limit: int = 80) -> str:
     """Show any JSON on one line, cut at ``limit`` characters."""
     text = one_line(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= limit else text[: limit - 1] + CUT
 
 
 def cost(usd: float | None) -> str:
