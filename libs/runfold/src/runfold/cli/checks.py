@@ -24,6 +24,11 @@ _SET_UP = (
     "or dedupe, stop the executors first: see docs/disaster.md"
 )
 
+_REFUSALS = frozenset({"SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied"})
+_KEYS = (
+    "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what else boto3 reads) to a key that may read and write there"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -134,13 +139,26 @@ async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:
     try:
         await probe_blobs(blobs)
     except BlobsUnavailable as error:
-        yield Finding("object store", "unreachable", one_line(error), mend)
+        if _refuses_keys(error):
+            yield Finding("object store", "wrong", one_line(error), _KEYS)
+        else:
+            yield Finding("object store", "unreachable", one_line(error), mend)
     except BlobMissing as error:
         yield Finding("object store", "wrong", one_line(error), "the store does not give back what was written")
     else:
         yield Finding("object store", "ok", f"{settings.blob_url} can be written and read")
     finally:
         await blobs.close()
+
+
+def _refuses_keys(error: BlobsUnavailable) -> bool:
+    """Whether a store has answered, and does not let this key in; or there is no key to ask with."""
+    from botocore.exceptions import ClientError, NoCredentialsError  # noqa: PLC0415 - 0.2 s, and only wanted here
+
+    cause = error.__cause__
+    if isinstance(cause, ClientError):
+        return cause.response.get("Error", {}).get("Code") in _REFUSALS
+    return isinstance(cause, NoCredentialsError)
 
 
 def _app(settings: ClientSettings) -> list[Finding]:
