@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from runfold import Agent, App, Recovery, ToolContext
+from runfold import Agent, App, Recovery, ToolContext, tool
 from runfold.codec import inputs as codec_inputs
 from runfold.core.events import Interrupted, Resumed
 from runfold.core.state import Status
+from runfold.testing import ScriptedModel
 from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.faulty_log import FaultyLog
 from runfold.testing.simulation.loop import run_virtual
@@ -144,6 +145,40 @@ def test_an_approval_is_taken_once_and_another_decision_is_refused() -> None:
                 refused = await settled(cluster, "r1", offset, TOPICS.approvals)
                 assert (refused.outcome, refused.reason) == ("dead", "not_open")
             assert len([event for event in cluster.events("r1") if isinstance(event, Resumed)]) == 1
+
+    run_virtual(main())
+
+
+def test_an_approval_before_its_gate_is_refused_and_opens_nothing_later() -> None:
+    """It is not kept for the gate: what has not been shown to anybody cannot have been approved."""
+
+    @tool(recovery=Recovery.RERUN)
+    async def prepare() -> str:
+        """Take a while before the gate."""
+        await asyncio.sleep(20)
+        return "done"
+
+    @tool(recovery=Recovery.KEYED, needs_approval=True)
+    async def publish() -> str:
+        """Publish."""
+        return "done"
+
+    model = ScriptedModel([("prepare", {}), ("publish", {}), "done"])
+    app = App([Agent("a", model=model, instructions="", tools=[prepare, publish])])
+
+    async def main() -> None:
+        async with Cluster.running(partitions=1) as cluster:
+            await cluster.start_executor(app)
+            await cluster.start("r1", "a")
+            await cluster.until(lambda: requests(cluster))
+            early = await settled(cluster, "r1", await cluster.approve("r1", 4), TOPICS.approvals)
+            assert (early.outcome, early.reason) == ("dead", "not_open")
+            await cluster.waiting("r1", "awaiting_approval")
+            await asyncio.sleep(60)
+            assert [event.wait_id for event in cluster.events("r1") if isinstance(event, Interrupted)] == ["r1:4"]
+            assert not [event for event in cluster.events("r1") if isinstance(event, Resumed)]
+            await cluster.approve("r1", 4)
+            assert (await cluster.ended("r1")).ended is Status.COMPLETED
 
     run_virtual(main())
 
