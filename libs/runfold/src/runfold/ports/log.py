@@ -109,9 +109,10 @@ class Log(ReadableLog, Protocol):
     def append(self, partition: int, key: str | None, head: bytes, value: bytes, on_ack: OnAck) -> None:
         """Append one record without waiting.
 
-        ``on_ack`` is called on the event loop, once per append, in the order of the appends of a partition: with the
-        record's offset when it is durable, or with ``AppendFailed`` when that is not known. Successful
-        acknowledgements of a single writer are contiguous: a gap means that somebody else has written.
+        ``on_ack`` is called on the event loop, once per append, never from within it: with the record's offset when it
+        is durable, in the order of the appends of a partition, or with ``AppendFailed`` when that is not known, which
+        may come before acknowledgements of earlier ones. Successful acknowledgements of a single writer are
+        contiguous: a gap means that somebody else has written.
 
         Raises:
             RecordTooLarge: Nothing was produced, ``on_ack`` will not be called.
