@@ -23,6 +23,7 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import (
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
@@ -348,7 +349,7 @@ async def test_a_completion_of_another_format_stops_the_run() -> None:
 
 
 def test_a_long_transcript_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step costs what is new in it; the cache is bounded by bytes."""
+    """A step costs what is new in it; what is kept is bounded by bytes, and ends with the run."""
     parsed: list[Message] = []
     import runfold.sdk.messages as module  # noqa: PLC0415 - to count its calls
 
@@ -363,11 +364,30 @@ def test_a_long_transcript_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> No
     transcripts = Transcripts()
     for step in range(30):
         transcript += [responded(ModelResponse([ToolCallPart("create", {}, f"c{step}")])), returned(f"c{step}", step)]
-        transcripts.build(transcript, "")
+        transcripts.build("run-1", transcript, "")
     assert len(parsed) == len(transcript)
-    small = Transcripts(max_bytes=1000)
-    small.build(transcript, "")
-    assert sum(len(entry.data) for entry in small._parsed) <= 1000
+    transcripts.forget("run-1")
+    assert transcripts._bytes == 0
+    transcripts.build("run-1", transcript, "")
+    assert len(parsed) == 2 * len(transcript)
+    size = sum(len(entry.data) for entry in transcript)
+    small = Transcripts(max_bytes=3 * size - 1)
+    for run_id in ("run-1", "run-2", "run-1", "run-3"):
+        small.build(run_id, transcript, "")
+    assert list(small._runs) == ["run-1", "run-3"]
+    assert small._bytes == 2 * size
+
+
+def test_what_a_lost_append_had_in_its_place_is_not_shown_to_the_model() -> None:
+    """The state runs ahead of the log: a completion that was never durable is followed by another."""
+    transcripts = Transcripts()
+    lost, durable = responded(ModelResponse([TextPart("lost")])), responded(ModelResponse([TextPart("durable")]))
+    transcripts.build("run-1", [user("go"), lost, user("and?")], "")
+    for transcript in ([user("go"), durable, user("and?")], [user("go")]):
+        again = transcripts.build("run-1", transcript, "")
+        assert ModelMessagesTypeAdapter.dump_json(again) == ModelMessagesTypeAdapter.dump_json(
+            Transcripts().build("run-1", transcript, "")
+        )
 
 
 async def test_the_version_changes_exactly_with_its_part() -> None:

@@ -223,6 +223,10 @@ class RunningAgent(Protocol):
         """Ask the model once. Provider errors are answers, not exceptions; cancellation propagates."""
         ...
 
+    def forget(self, run_id: str) -> None:
+        """Drop whatever is kept of a run, which has left memory; it may come back."""
+        ...
+
     async def gate(self, call: Invocation) -> GateAsked | None:
         """Ask whether a call needs an approval (``needs_approval``, or the author's ``.approval`` function)."""
         ...

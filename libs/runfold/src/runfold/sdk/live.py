@@ -91,13 +91,16 @@ class LiveAgent:
         Raises:
             UnknownRecord: A completion in the transcript that this code cannot read.
         """
-        del run_id  # of use to implementations that trace
-        built = self._transcripts.build(messages, self._agent.instructions)
+        built = self._transcripts.build(run_id, messages, self._agent.instructions)
         model = await self._resolved_model()
         if isinstance(model, ModelFailure):
             return model
         agent = self._agent
         return await ask(model, built, agent.model_settings, self._definitions, agent.instructions, timeout_s)
+
+    def forget(self, run_id: str) -> None:
+        """Drop what was parsed of the run's transcript."""
+        self._transcripts.forget(run_id)
 
     async def gate(self, call: Invocation) -> GateAsked | None:
         """Ask whether a call needs an approval; whatever the author's function raises is raised."""

@@ -25,6 +25,7 @@ from runfold.ports.agents import Message
 
 MESSAGE_FORMAT = "pydantic-ai.messages.2"
 _CACHE_BYTES = 64 * 1024 * 1024
+_Piece = ModelResponse | ModelRequestPart
 _THEN = datetime(1970, 1, 1, tzinfo=UTC)
 """pydantic-ai stamps what it builds with the present; a rebuilt transcript must be the same every time."""
 
@@ -55,18 +56,18 @@ def decode_response(data: bytes, message_format: str = MESSAGE_FORMAT) -> ModelR
 
 
 class Transcripts:
-    """Builds messages from transcripts; keeps what it has parsed, so that a step costs only what is new in it.
+    """Builds messages from transcripts; keeps what it has parsed of each run, so that a step costs only what is new.
 
-    The least recently used is dropped above a number of source bytes. The key is the entry itself: its bytes hash
-    once and are usually the same object at every step.
+    Of runs in memory only (``forget``), and of those used last, up to a number of source bytes; the parsed objects take
+    some four times as much.
     """
 
     def __init__(self, max_bytes: int = _CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
-        self._parsed: OrderedDict[Message, ModelResponse | ModelRequestPart] = OrderedDict()
+        self._runs: OrderedDict[str, list[tuple[Message, _Piece]]] = OrderedDict()
 
-    def build(self, entries: Iterable[Message], instructions: str) -> list[ModelMessage]:
+    def build(self, run_id: str, entries: Iterable[Message], instructions: str) -> list[ModelMessage]:
         """Make the messages of a request; the parsed parts are shared between calls and must not be changed.
 
         Consecutive tool results, and a user message behind them, make one request, as pydantic-ai's own loop does.
@@ -76,8 +77,7 @@ class Transcripts:
         """
         built: list[ModelMessage] = []
         parts: list[ModelRequestPart] = []
-        for entry in entries:
-            piece = self._piece(entry)
+        for piece in self._pieces(run_id, entries):
             if isinstance(piece, ModelResponse):
                 if parts:
                     built.append(_request(parts, instructions))
@@ -89,25 +89,34 @@ class Transcripts:
             built.append(_request(parts, instructions))
         return built
 
-    def _piece(self, entry: Message) -> ModelResponse | ModelRequestPart:
-        known = self._parsed.get(entry)
-        if known is not None:
-            self._parsed.move_to_end(entry)
-            return known
-        piece = _parse(entry)
-        self._parsed[entry] = piece
-        self._bytes += len(entry.data)
-        while self._bytes > self._max_bytes and len(self._parsed) > 1:
-            oldest, _ = self._parsed.popitem(last=False)
-            self._bytes -= len(oldest.data)
-        return piece
+    def forget(self, run_id: str) -> None:
+        """Drop what was parsed of a run."""
+        for entry, _ in self._runs.pop(run_id, ()):
+            self._bytes -= len(entry.data)
+
+    def _pieces(self, run_id: str, entries: Iterable[Message]) -> list[_Piece]:
+        """Parse what is not parsed yet. What a lost append had in its place is parsed again."""
+        known = self._runs.setdefault(run_id, [])
+        self._runs.move_to_end(run_id)
+        pieces: list[_Piece] = []
+        for index, entry in enumerate(entries):
+            if index == len(known):
+                known.append((entry, _parse(entry)))
+                self._bytes += len(entry.data)
+            elif known[index][0] is not entry and known[index][0] != entry:
+                self._bytes += len(entry.data) - len(known[index][0].data)
+                known[index] = (entry, _parse(entry))
+            pieces.append(known[index][1])
+        while self._bytes > self._max_bytes and self._runs:
+            self.forget(next(iter(self._runs)))
+        return pieces
 
 
 def _request(parts: Sequence[ModelRequestPart], instructions: str) -> ModelRequest:
     return ModelRequest(parts=list(parts), timestamp=_THEN, instructions=instructions or None)
 
 
-def _parse(entry: Message) -> ModelResponse | ModelRequestPart:
+def _parse(entry: Message) -> _Piece:
     match entry.kind:
         case EntryKind.RESPONSE:
             return decode_response(entry.data, entry.message_format)

@@ -102,6 +102,8 @@ class Driver:
         finally:
             self._handling = False
             self.run.mailbox.close()
+            if (agent := self.run.agent) is not None:
+                agent.forget(self.run.run_id)
         if self.run.parked is not None:
             self.run.world.metrics.run_parked(self.run.tenure.partition)
             _log.error("run_parked", error=self.run.parked, **self._place)
