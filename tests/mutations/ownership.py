@@ -55,9 +55,9 @@ async def _a_zombie_wakes_with_an_acknowledgement(stage: Stage) -> None:
 
 def _no_gap_check() -> Planted:
     def mutate(real: Any) -> Any:
-        def accept(self: Any, offset: int) -> None:
+        def accept(self: Any, number: int, offset: int) -> None:
             self._expected = max(self._expected, offset)
-            real(self, offset)
+            real(self, number, offset)
 
         return accept
 

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+from runfold.adapters.memory.clock import LoopClock
 from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.core.events import Cause, Settlement
 from runfold.core.fence import Head, Kind
@@ -296,3 +297,28 @@ async def test_a_lost_partition_is_dropped_at_once(world: World) -> None:
     await compactor.lost([0])
     await compactor.lost([0])
     assert compactor.status() == []
+
+
+async def test_a_busy_partition_is_committed_seldom_and_the_first_record_after_a_pause_at_once(world: World) -> None:
+    """What changes again and again meanwhile is written once; nothing is late for it, and a stop waits no longer."""
+    world.clock = LoopClock()  # type: ignore[assignment]
+    clock = asyncio.get_running_loop().time
+    run = world.begin("run")
+    async with world.compacting(commit_every_s=0.3) as status:
+        await until(lambda: status.applied == world.end)
+        began, before = clock(), status.commits
+        while clock() < began + 1.0:
+            world.steps(run, 1)
+            await asyncio.sleep(0.01)
+        assert 1 <= status.commits - before <= 5
+        await until(lambda: status.applied == world.end)
+        await asyncio.sleep(0.35)
+        began = clock()
+        world.steps(run, 1)
+        await until(lambda: status.applied == world.end)
+        assert clock() < began + 0.2
+        world.steps(run, 1)
+        await asyncio.sleep(0.05)
+        began = clock()
+    assert clock() < began + 0.6
+    assert status.applied == world.end

@@ -103,3 +103,18 @@ def test_a_class_that_does_more_than_fill_its_slots_is_refused() -> None:
             quick(cls)
     with pytest.raises(TypeError, match="not made of slots alone"):
         twin_of(Open)
+
+
+def test_a_subclass_keeps_its_class() -> None:
+    """With slots or without; ``Result`` is what authors import."""
+
+    class Found(Result[int]):
+        """Has a dictionary."""
+
+    class Slotted(Result[int]):
+        __slots__ = ()
+
+    for cls in (Found, Slotted):
+        made = cls(1, patch={"a": 1})
+        assert type(made) is cls
+        assert (made.value, made.for_model, made.patch) == (1, None, {"a": 1})

@@ -15,7 +15,7 @@ from runfold.adapters.memory.log import MemoryLog
 from runfold.codec import log as log_codec
 from runfold.core.events import Cause, InputSettled, LogRecordBody, PartitionClaimed, Settlement
 from runfold.core.fence import HEADER
-from runfold.ports.log import AppendFailed, LogRecord, LogUnavailable, LogUnrecoverable, RecordTooLarge
+from runfold.ports.log import AppendFailed, LogRecord, LogUnavailable, LogUnrecoverable, OnAck, RecordTooLarge
 from runfold.runtime.executor.writer import Encoded, EpochOver, EpochWriter
 from runfold.testing.simulation.loop import run_virtual
 
@@ -178,7 +178,7 @@ def test_a_failed_append_ends_the_epoch_and_later_acknowledgements_change_nothin
         async with at_a_desk() as desk:
             appends = [asyncio.ensure_future(desk.writer.append([encoded(n)])) for n in range(2)]
             await asyncio.sleep(0)
-            desk.writer._acked(AppendFailed("lost"))
+            desk.writer._acked(0, AppendFailed("lost"))
             for append in appends:
                 with pytest.raises(EpochOver, match="lost"):
                     await append
@@ -199,3 +199,22 @@ def test_a_record_above_the_limit_is_refused_before_it_is_produced() -> None:
             assert not desk.writer.over.done()
 
     run_virtual(main())
+
+
+async def test_an_acknowledgement_out_of_its_turn_ends_the_epoch() -> None:
+    """One that was never answered must not be taken for durable by the answer of the next."""
+    answers: list[OnAck] = []
+
+    class Deaf(MemoryLog):
+        def append(self, partition: int, key: str | None, head: bytes, value: bytes, on_ack: OnAck) -> None:
+            del partition, key, head, value
+            answers.append(on_ack)
+
+    log = Deaf(MemoryBroker(1))
+    writer = EpochWriter(log, 0, 0, LoopClock(), 1 << 20, asyncio.ensure_future)
+    appends = [asyncio.ensure_future(writer.append([("a", b"head", b"value")])) for _ in range(2)]
+    await asyncio.sleep(0)
+    answers[1](1)
+    for append in appends:
+        with pytest.raises(EpochOver, match="out of its turn"):
+            await append

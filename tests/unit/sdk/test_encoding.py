@@ -7,10 +7,11 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ConfigDict, RootModel
 from pydantic_core import to_json
 
 from runfold.core.payload import canonical_json
-from runfold.sdk.encoding import dump_any
+from runfold.sdk.encoding import Encoder, NotSerialisable, dump_any
 
 _PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=["Cs"]))
 _JSON = st.recursive(_PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text("ab\\{é", max_size=3), inner))
@@ -42,3 +43,19 @@ def test_any_value_is_written_in_the_one_form(value: object) -> None:
 def test_by_example(value: object, written: bytes) -> None:
     """Numbers, texts, and what has to be sorted."""
     assert dump_any(value) == written
+
+
+def test_a_number_that_python_refuses_to_read_is_not_recorded() -> None:
+    """It would stop every later model call of the run, for ever."""
+    with pytest.raises(NotSerialisable):
+        dump_any(10**5000)
+
+
+def test_constants_that_are_no_json_are_not_recorded() -> None:
+    """A model may ask pydantic for ``NaN`` and ``Infinity``."""
+
+    class Scores(RootModel[list[float]]):
+        model_config = ConfigDict(ser_json_inf_nan="constants")
+
+    with pytest.raises(NotSerialisable):
+        Encoder(Scores, "f").dump(Scores([float("nan"), float("inf")]))

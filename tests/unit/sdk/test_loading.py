@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -131,6 +133,40 @@ def test_a_module_that_git_does_not_know_makes_the_work_tree_dirty_unless_it_is_
     assert find_revision("loading_app:app", None).startswith(f"{head}+dirty.")
     (project / ".gitignore").write_text("loading_app_helper.py\n")
     assert find_revision("loading_app:app", None) == head
+
+
+@pytest.mark.parametrize("file", ["_ops.py", 5], ids=["torch.ops", "a mock"])
+@pytest.mark.parametrize("is_dirty", [False, True])
+def test_a_strange_module_does_not_stop_a_service(
+    project: Path, monkeypatch: pytest.MonkeyPatch, file: object, *, is_dirty: bool
+) -> None:
+    """Torch has a module whose file is nowhere; a mock's is no text."""
+    git("init", "-q")
+    head = commit("loading_app.py", "loading_app_helper.py")
+    load_app("loading_app:app")
+    strange = ModuleType("strange_ops")
+    strange.__file__ = file  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "strange_ops", strange)
+    if is_dirty:
+        (project / "loading_app.py").write_text((project / "loading_app.py").read_text() + "# changed\n")
+    assert find_revision("loading_app:app", None).startswith(f"{head}+dirty." if is_dirty else head)
+
+
+def test_a_lookup_from_an_installed_package_does_not_take_the_commit_away(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else whatever is loaded from there would count, and a late import would make another revision."""
+    installed = project / "site-packages"
+    installed.mkdir()
+    (installed / "loading_installed.py").write_text("def find(): ...\n")
+    (project / ".gitignore").write_text("site-packages\n")
+    git("init", "-q")
+    head = commit("loading_app.py", "loading_app_helper.py")
+    load_app("loading_app:app")
+    monkeypatch.syspath_prepend(str(installed))
+    import_module("loading_installed")
+    assert find_revision(("loading_app", "loading_installed"), None) == head
+    assert find_revision(("loading_installed",), None).startswith("sha256:")
 
 
 def git(*arguments: str) -> str:

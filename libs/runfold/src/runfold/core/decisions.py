@@ -11,10 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runfold.core.events import Recovery, WaitReason, Why
-from runfold.core.state import Call, EntryKind, Phase, State, Status, Wait
-
-# Python 3.11 takes four times as long to look a member up in its enum: felt where a turn has many calls.
-_ASKED, _RETURNED = Phase.ASKED, Phase.RETURNED
+from runfold.core.state import ASKED, RETURNED, Call, EntryKind, Phase, State, Status, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +179,9 @@ def _decide_turn(state: State) -> Decision:
     is_held = False
     for call in state.turn:
         phase = call.phase
-        if phase is _RETURNED:
+        if phase is RETURNED:
             continue
-        if phase is _ASKED:
+        if phase is ASKED:
             asked.append(call)
             continue
         if phase is Phase.REJECTED:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that are made in a third of the time.
+"""Frozen dataclasses that are made in half the time.
 
 A frozen dataclass's own ``__init__`` looks its own slots up by name, one ``object.__setattr__`` after another. Here an
 instance is filled while it belongs to a *twin*, a class of the same slots that can be assigned to, and becomes one of
@@ -51,8 +51,14 @@ def quick(cls: type[T]) -> type[T]:
         not field.init or field.default_factory is not dataclasses.MISSING for field in fields
     ):
         raise TypeError(f"{cls.__name__} does more than fill its slots")
-    names: dict[str, Any] = {"_become": object.__setattr__, "_Twin": twin_of(own), "_Own": cls}
+    names: dict[str, Any] = {
+        "_become": object.__setattr__,
+        "_Twin": twin_of(own),
+        "_Own": cls,
+        "_plain": own.__init__,
+    }
     given: list[str] = []
+    passed_on = "".join(f", {field.name}={field.name}" for field in fields)
     for field in sorted(fields, key=lambda field: field.kw_only is True):
         if field.kw_only and "*" not in given:
             given.append("*")
@@ -63,6 +69,8 @@ def quick(cls: type[T]) -> type[T]:
             given.append(f"{field.name}=_{field.name}")
     stores = "\n".join(f"    self.{field.name} = {field.name}" for field in fields)
     source = f"""def __init__(self, {", ".join(given)}):
+    if type(self) is not _Own:  # a subclass, which may have no slots
+        return _plain(self{passed_on})
     _become(self, "__class__", _Twin)
 {stores}
     self.__class__ = _Own

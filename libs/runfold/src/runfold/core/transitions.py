@@ -42,12 +42,8 @@ from runfold.core.events import (
     WaitReason,
     Why,
 )
-from runfold.core.state import Call, Entry, EntryKind, ModelCall, Phase, State, Status, Wait
+from runfold.core.state import ASKED, FIRST, RETURNED, Call, Entry, EntryKind, ModelCall, Phase, State, Status, Wait
 
-# Python 3.11 takes four times as long to look a member up in its enum: felt where a turn has many calls.
-_ASKED, _RETURNED = Phase.ASKED, Phase.RETURNED
-_REQUESTED, _REJECTED = Phase.REQUESTED, Phase.REJECTED
-_FIRST, _DENIED, _TOOL = Why.FIRST, Source.DENIED, EntryKind.TOOL
 # From which phases a call may be requested, by the reason for the attempt.
 _REQUESTABLE = {
     Why.FIRST: (Phase.ASKED, Phase.APPROVED),
@@ -174,12 +170,12 @@ def _tool_call_requested(state: State, event: ToolCallRequested) -> None:
     )
     _need(event.idempotency_key == state.key(event.step), event, "has another step's key: {}", event.idempotency_key)
     _need(call.arguments in (None, event.arguments), event, "has other arguments than were approved or tried before")
-    if event.why is _FIRST:
+    if event.why is FIRST:
         _need_openable(state, event, call)
     # A verdict that a call did not happen is about a lost owner's; about its own calls an owner asks by itself.
     is_foreign = event.cause is not None and event.epoch != call.epoch
     _take_step(state, event, call, event.step)
-    call.phase, call.arguments, call.recovery = _REQUESTED, event.arguments, event.recovery
+    call.phase, call.arguments, call.recovery = Phase.REQUESTED, event.arguments, event.recovery
     call.timeout_ms, call.attempt, call.epoch = event.timeout_ms, event.attempt, event.epoch
     call.sequential = event.sequential
     call.key_ttl_ms, call.settle_ms, call.dedupe = event.key_ttl_ms, event.settle_ms, event.dedupe
@@ -194,14 +190,14 @@ def _tool_returned(state: State, event: ToolReturned) -> None:
     call = _call_by_id(state, event, event.tool_call_id)
     _need(call.phase in _RETURNABLE, event, "ends a call that is {}", call.phase)
     _need(event.attempt == call.attempt, event, "has attempt {}, the call is at {}", event.attempt, call.attempt)
-    _need((event.source is _DENIED) == (call.phase is _REJECTED), event, "({}) does not fit", event.source)
+    _need((event.source is Source.DENIED) == (call.phase is Phase.REJECTED), event, "({}) does not fit", event.source)
     _need(call.attempt > 0 or event.source in _UNREQUESTED, event, "({}) comes without a request", event.source)
     _need(event.is_error or event.source not in _UNREQUESTED, event, "({}) is no success", event.source)
     _need_in_order(state, event, call)
     _take_step(state, event, call, event.step)
     seen = event.for_model if event.for_model is not None else event.result
-    call.phase, call.patch = _RETURNED, event.patch
-    call.entry = Entry(_TOOL, event.seq, seen, event.tool_call_id, call.asked.tool, event.outcome)
+    call.phase, call.patch = RETURNED, event.patch
+    call.entry = Entry(EntryKind.TOOL, event.seq, seen, event.tool_call_id, call.asked.tool, event.outcome)
     _close_turn_if_complete(state)
 
 
@@ -213,16 +209,16 @@ def _need_openable(state: State, event: ToolCallRequested | Interrupted, call: C
 
 def _need_in_order(state: State, event: Event, call: Call) -> None:
     """See that a call that was only asked for takes its step after every call before it has."""
-    if call.phase is not _ASKED:
+    if call.phase is not ASKED:
         return
     first: Call | None = None
     for other in state.turn:
         phase = other.phase
-        if phase is _RETURNED:
+        if phase is RETURNED:
             continue
         if other.sequential:
             raise _illegal(event, "is opened beside a sequential call")
-        if first is None and phase is _ASKED:
+        if first is None and phase is ASKED:
             first = other
     if first is not None and first is not call:
         raise _illegal(event, f"comes before tool call {first.asked.tool_call_id!r} is opened")
@@ -239,7 +235,7 @@ def _take_step(state: State, event: ToolCallRequested | ToolReturned, call: Call
 
 def _close_turn_if_complete(state: State) -> None:
     for call in state.turn:
-        if call.phase is not _RETURNED:
+        if call.phase is not RETURNED:
             return
     for call in state.turn:
         if call.entry is not None:

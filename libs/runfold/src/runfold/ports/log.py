@@ -116,8 +116,6 @@ class Log(ReadableLog, Protocol):
 
         Raises:
             RecordTooLarge: Nothing was produced, ``on_ack`` will not be called.
-            AppendFailed: Nothing was produced, ``on_ack`` will not be called; the producer is unusable or its
-                queue is full.
         """
         ...
 

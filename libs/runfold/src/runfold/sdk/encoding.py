@@ -113,9 +113,9 @@ def dump_arguments(arguments: Mapping[str, Any]) -> bytes:
         raise NotSerialisable(_first_line(error)) from error
 
 
-# Without an object there is nothing to sort; a number without fraction and exponent, and a text without an escape, can
-# be written in one way only, and pydantic leaves out the same blanks.
-_IN_ONE_WAY = re.compile(rb"[^{}\\.eE]*")
+# Without an object there is nothing to sort; a whole number, and a text without an escape, can be written in one way
+# only, and pydantic leaves out the same blanks. Numbers that Python refuses to read are not among them, nor NaN.
+_IN_ONE_WAY = re.compile(rb'(?:[\[\],]|"[^"\\]*"|-?[0-9]{1,4000}(?![0-9])|true|false|null)*+')
 
 
 def _canonical(encoded: bytes) -> bytes:

@@ -100,7 +100,9 @@ def find_revision(modules: str | Iterable[str], given: str | None) -> str:
 def _files(modules: str | Iterable[str]) -> list[Path]:
     names = [modules.partition(":")[0]] if isinstance(modules, str) else modules
     paths = (getattr(sys.modules.get(name), "__file__", None) for name in names)
-    return sorted({Path(path).resolve() for path in paths if path})
+    files = sorted({Path(path).resolve() for path in paths if isinstance(path, str)})
+    # Where a lookup or a tool comes from an installed package, the commit is still that of the app's own modules.
+    return [path for path in files if INSTALLED.isdisjoint(path.parts)] or files
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,12 +162,17 @@ def _sources(files: list[Path]) -> list[tuple[str, Path]]:
     found = []
     for name, module in sorted(sys.modules.copy().items()):
         path = getattr(module, "__file__", None)
-        if path is None:
+        if not isinstance(path, str):
             continue
         source = Path(path).resolve()
-        if source in files or (source.suffix == ".py" and any(_belongs(source, root) for root in roots)):
+        if source in files or _is_beside(source, roots):
             found.append((name, source))
     return found
+
+
+def _is_beside(source: Path, roots: set[Path]) -> bool:
+    # torch.ops and its like name a file that is nowhere.
+    return source.suffix == ".py" and any(_belongs(source, root) for root in roots) and source.is_file()
 
 
 def _root(path: Path) -> Path:

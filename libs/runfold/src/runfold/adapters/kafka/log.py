@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message
 from runfold.adapters.kafka.config import KafkaConfig
 from runfold.adapters.kafka.messages import header, number
 from runfold.adapters.kafka.offsets import Offsets
-from runfold.adapters.kafka.producer import AckedProducer, Delivery, Headers, NotProduced
+from runfold.adapters.kafka.producer import AckedProducer, Delivery, Headers
 from runfold.adapters.kafka.streams import BRIEF, GATHERED, OffsetGone, Stream, Streams
 from runfold.adapters.topics import MAX_LOG_RECORD, check_size
 from runfold.core.fence import HEADER
@@ -62,21 +62,21 @@ class KafkaLog:
         check_size(encoded, value, headers, MAX_LOG_RECORD, self._topic)
 
         if not self._burst:
-            asyncio.get_running_loop().call_soon(self._produce)
+            asyncio.get_running_loop().call_soon(self._hand_over)
         self._burst.append((partition, encoded, value, headers, on_ack))
 
-    def _produce(self) -> None:
+    def _hand_over(self) -> None:
         """Hand over what this round of the event loop has appended, all at once.
 
         Handed over one by one, between other work, nearly each record would become a request of its own, for the broker
-        to answer and for the poll thread to ask for the interpreter's lock: a third of the speed of many runs.
+        to answer and for the poll thread to ask for the interpreter's lock.
         """
         burst, self._burst = self._burst, []
         for partition, key, value, headers, on_ack in burst:
             try:
                 acknowledge = partial(self._acknowledge, partition, on_ack)
                 self._producer.produce(self._topic, partition, key, value, headers, acknowledge)
-            except NotProduced as error:
+            except Exception as error:  # noqa: BLE001 - of a new client, too: who appended is told, and the next go on
                 failed = AppendFailed(f"{self._topic}[{partition}]: {error}")
                 asyncio.get_running_loop().call_soon(on_ack, failed)
 
@@ -122,7 +122,7 @@ class KafkaLog:
 
     async def close(self) -> None:
         """Wait some seconds for what is in flight, then let go; what is left is reported as ``AppendFailed``."""
-        self._produce()
+        self._hand_over()
         await asyncio.gather(self._producer.close(), self._reads.close(), self._follows.close())
 
     async def _stream(self, partition: int, start: int) -> tuple[Stream[LogRecord], asyncio.Event]:

@@ -19,7 +19,7 @@ class CompactorSettings:
         linger_s: Seconds that a batch waits for more records, so that a slow log is not one transaction per record.
         commit_every_s: Seconds between two commits of a busy partition, unless a batch is full: what changes again and
             again meanwhile is written once. The first record after a pause waits ``linger_s`` only.
-        poll_s: Seconds that reading waits for the first record; so long a stop may take.
+        poll_s: Seconds that reading waits for the first record; so long, and ``commit_every_s``, a stop may take.
         look_every_s: Seconds without a commit after which it looks whether the partition's row is still its own.
         drain_s: Seconds that a batch in hand may take when the partition is revoked.
     """

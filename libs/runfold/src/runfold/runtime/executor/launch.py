@@ -19,9 +19,11 @@ def start(run: Run, request: Request, produced_at: float) -> None:
     key = EffectKey(request.run_id, request.step, request.attempt)
     run.known_since.setdefault(request.step, produced_at)
     permit = work.Permit(run.tenure, produced_at)
-    effect: Work = partial(_model_effect, run, permit)
+    effect: Work
     if isinstance(request, ToolCallRequested):
         effect = partial(_tool_effect, run, permit, request)
+    else:
+        effect = partial(_model_effect, run, permit)
     run.world.effects.start(key, run.tenure.place, effect, run.hear)
 
 

@@ -190,10 +190,7 @@ class PartitionOwner:
             else:
                 acknowledged.set_result(result)
 
-        try:
-            world.log.append(self._partition, None, head, value, on_ack)
-        except AppendFailed as error:
-            raise EpochOver(f"the claim failed: {error}") from error
+        world.log.append(self._partition, None, head, value, on_ack)
         epoch = await acknowledged
         self._own_epochs.add(epoch)
         world.metrics.partition_claimed(self._partition, epoch)

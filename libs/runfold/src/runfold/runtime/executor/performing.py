@@ -26,7 +26,6 @@ from runfold.ports.agents import GateAsked, Invalid, RunningAgent, Valid
 from runfold.runtime.executor import work
 from runfold.runtime.executor.batch import Batch
 from runfold.runtime.executor.commit import commit
-from runfold.runtime.executor.effects import EffectKey
 from runfold.runtime.executor.run import Run, look_again
 from runfold.runtime.payloads import Payloads
 
@@ -85,7 +84,7 @@ def _too_early(run: Run, state: State, not_before: int) -> float:
     if call is None or early <= 0:
         return early
     now = clock.elapsed()
-    since = run.paused_since.setdefault(EffectKey(state.run_id, call.step, call.attempt), now)
+    since = run.paused_since.setdefault((call.step, call.attempt), now)
     return min(early, since + MAX_RETRY_AFTER_S - now)
 
 

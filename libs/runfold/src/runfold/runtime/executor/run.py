@@ -31,7 +31,8 @@ class Run:
         known_since: step -> when this process appended its first request, in seconds of ``Clock.elapsed``; a step that
             is not here was requested before the tenure's claim.
         certain_from: When an attempt of unknown outcome could certainly act no more, in seconds of ``Clock.elapsed``.
-        paused_since: Since when a failed model call waits for its retry, in seconds of ``Clock.elapsed``.
+        paused_since: (step, attempt) of a failed model call -> since when it waits for its retry, in seconds of
+            ``Clock.elapsed``.
         troubles: step -> what its last attempt of unknown outcome said.
         absent_upto: step -> attempts up to this one are known not to have happened.
         hung: Attempts that somebody has reported, while they were still being performed past their time.
@@ -49,7 +50,7 @@ class Run:
     lookup_tries: dict[EffectKey, int] = field(default_factory=dict)
     known_since: dict[int, float] = field(default_factory=dict)
     certain_from: dict[EffectKey, float] = field(default_factory=dict)
-    paused_since: dict[EffectKey, float] = field(default_factory=dict)
+    paused_since: dict[tuple[int, int], float] = field(default_factory=dict)
     troubles: dict[int, str] = field(default_factory=dict)
     absent_upto: dict[int, int] = field(default_factory=dict)
     hung: set[EffectKey] = field(default_factory=set)

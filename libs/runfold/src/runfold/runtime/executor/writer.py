@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import structlog
@@ -57,8 +58,9 @@ class EpochWriter:
         self._max_record = max_record
         self._spawn = spawn
         self._expected = epoch + 1
-        self._pending: deque[asyncio.Future[None] | None] = deque()
-        self._held: deque[int] | None = None
+        self._count = 0
+        self._pending: deque[tuple[int, asyncio.Future[None] | None]] = deque()
+        self._held: deque[tuple[int, int]] | None = None
 
     def check_size(self, record: Encoded) -> None:
         """Refuse a record that could not be appended, before anything is changed for its sake.
@@ -91,12 +93,14 @@ class EpochWriter:
             raise EpochOver(self._reason())
         last = len(records) - 1
         for index, (key, head, value) in enumerate(records):
+            number = self._count
             try:
-                self._log.append(self._partition, key, head, value, self._acked)
-            except (AppendFailed, RecordTooLarge) as error:
+                self._log.append(self._partition, key, head, value, partial(self._acked, number))
+            except RecordTooLarge as error:
                 self.end(f"append failed: {error}")
                 raise EpochOver(self._reason()) from error
-            self._pending.append(acknowledged if index == last else None)
+            self._count += 1
+            self._pending.append((number, acknowledged if index == last else None))
 
     @property
     def acknowledged_to(self) -> int:
@@ -127,7 +131,7 @@ class EpochWriter:
         else:
             self.over.set_exception(error)
             self.over.exception()  # retrieved here too: the owner may be gone already
-        for waiting in self._pending:
+        for _, waiting in self._pending:
             if waiting is not None and not waiting.done():
                 waiting.set_exception(EpochOver(reason))
                 waiting.exception()
@@ -136,26 +140,30 @@ class EpochWriter:
     def _reason(self) -> str:
         return str(self.over.exception() or self.over.result()) if self.over.done() else ""
 
-    def _acked(self, result: int | AppendFailed) -> None:
+    def _acked(self, number: int, result: int | AppendFailed) -> None:
         if self.over.done():
             return
         if isinstance(result, AppendFailed):
             self.end(f"append failed: {result}")
         elif self._held is not None:
-            self._held.append(result)
+            self._held.append((number, result))
         else:
-            self._accept(result)
+            self._accept(number, result)
 
-    def _accept(self, offset: int) -> None:
+    def _accept(self, number: int, offset: int) -> None:
+        if not self._pending or number != self._pending[0][0]:
+            # Nobody may take another's acknowledgement for its own.
+            self.end(f"append {number} was acknowledged out of its turn: one before it was never answered")
+            return
         if offset > self._expected:
-            self._held = deque([offset])
+            self._held = deque([(number, offset)])
             self._spawn(self._read_gap(self._expected, offset))
             return
         if offset < self._expected:
             self._end_truncated(f"an append was acknowledged at {offset}, after {self._expected - 1}")
             return
         self._expected += 1
-        waiting = self._pending.popleft()
+        _, waiting = self._pending.popleft()
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
@@ -181,4 +189,4 @@ class EpochWriter:
         self._expected = end
         held, self._held = self._held or deque(), None
         while held and not self.over.done():
-            self._acked(held.popleft())
+            self._acked(*held.popleft())
