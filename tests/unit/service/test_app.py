@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from runfold.cli.checks import findings
 from runfold.service.app import app_of, revision_of
 from runfold.service.errors import InstallationError
 from runfold.service.settings import ClientSettings, load
+from tests.unit.authors_folder import stand_in
 
 BROKEN = {
     "import": ("import json\nimport not_installed_anywhere\n", "ModuleNotFoundError: No module named"),
@@ -26,10 +26,7 @@ PARTS = "broken_app_parts"
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Stand in an author's folder with an app whose helper is to be written; its modules are forgotten before."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
-    for name in [name for name in sys.modules if name.startswith("broken_app")]:
-        monkeypatch.delitem(sys.modules, name)
+    stand_in(tmp_path, monkeypatch, "broken_app")
     (tmp_path / PARTS).mkdir()
     (tmp_path / PARTS / "unreadable.py").write_text("def :\n")
     (tmp_path / "broken_app.py").write_text(f"import json\n\nimport {PARTS}.helper\n")

@@ -167,8 +167,9 @@ def _app(settings: ClientSettings) -> list[Finding]:
     from runfold.sdk.frames import where_raised  # noqa: PLC0415 - only wanted here
 
     try:
-        from runfold.sdk.loading import find_revision, load_app  # noqa: PLC0415 - pydantic-ai may not be installed
+        from runfold.sdk.loading import load_app  # noqa: PLC0415 - pydantic-ai may not be installed
         from runfold.sdk.remarks import remarks  # noqa: PLC0415 - the same
+        from runfold.sdk.revision import find_revision  # noqa: PLC0415 - the same
 
         app = load_app(settings.app)
         revision = find_revision(app.modules, settings.revision)

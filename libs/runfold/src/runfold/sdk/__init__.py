@@ -13,5 +13,6 @@
 * ``asking``      one model call
 * ``live``        an agent of a running app: the port ``RunningAgent``
 * ``frames``      where an exception was raised, without its texts
-* ``loading``     finding an app by name, and its code revision
+* ``loading``     finding an app by name
+* ``revision``    the revision of its code
 """

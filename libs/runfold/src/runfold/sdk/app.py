@@ -10,7 +10,7 @@ from runfold.ports.effects import EffectsTable
 from runfold.sdk.agent import Agent
 from runfold.sdk.errors import DefinitionError, NoEffectsTable
 from runfold.sdk.live import LiveApp
-from runfold.sdk.loading import find_revision
+from runfold.sdk.revision import find_revision
 
 Lifespan = Callable[[str], AbstractAsyncContextManager[Any]]
 

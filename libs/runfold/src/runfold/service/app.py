@@ -10,7 +10,8 @@ import asyncio
 from runfold.sdk.app import App
 from runfold.sdk.errors import AppNotFound, DefinitionError, NoRevision
 from runfold.sdk.frames import where_raised
-from runfold.sdk.loading import find_revision, load_app
+from runfold.sdk.loading import load_app
+from runfold.sdk.revision import find_revision
 from runfold.service.errors import InstallationError
 
 
