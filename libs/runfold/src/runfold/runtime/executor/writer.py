@@ -59,7 +59,7 @@ class EpochWriter:
         self._spawn = spawn
         self._expected = epoch + 1
         self._count = 0
-        self._pending: deque[tuple[int, asyncio.Future[None] | None]] = deque()
+        self._pending: deque[asyncio.Future[None] | None] = deque()
         self._held: deque[tuple[int, int]] | None = None
 
     def check_size(self, record: Encoded) -> None:
@@ -93,14 +93,13 @@ class EpochWriter:
             raise EpochOver(self._reason())
         last = len(records) - 1
         for index, (key, head, value) in enumerate(records):
-            number = self._count
             try:
-                self._log.append(self._partition, key, head, value, partial(self._acked, number))
+                self._log.append(self._partition, key, head, value, partial(self._acked, self._count))
             except RecordTooLarge as error:
                 self.end(f"append failed: {error}")
                 raise EpochOver(self._reason()) from error
             self._count += 1
-            self._pending.append((number, acknowledged if index == last else None))
+            self._pending.append(acknowledged if index == last else None)
 
     @property
     def acknowledged_to(self) -> int:
@@ -131,7 +130,7 @@ class EpochWriter:
         else:
             self.over.set_exception(error)
             self.over.exception()  # retrieved here too: the owner may be gone already
-        for _, waiting in self._pending:
+        for waiting in self._pending:
             if waiting is not None and not waiting.done():
                 waiting.set_exception(EpochOver(reason))
                 waiting.exception()
@@ -151,7 +150,7 @@ class EpochWriter:
             self._accept(number, result)
 
     def _accept(self, number: int, offset: int) -> None:
-        if not self._pending or number != self._pending[0][0]:
+        if number != self._count - len(self._pending):
             # Nobody may take another's acknowledgement for its own.
             self.end(f"append {number} was acknowledged out of its turn: one before it was never answered")
             return
@@ -163,7 +162,7 @@ class EpochWriter:
             self._end_truncated(f"an append was acknowledged at {offset}, after {self._expected - 1}")
             return
         self._expected += 1
-        _, waiting = self._pending.popleft()
+        waiting = self._pending.popleft()
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
 
