@@ -42,7 +42,8 @@ class Shell(Run):
             case CallModel(why=why):
                 self.do(self.next.ask(why))
             case OpenCalls(calls=calls):
-                return self._open(openable(self.state.turn, calls, SEQUENTIAL)[:crash_after])
+                sequential = is_sequential(self.state.turn, SEQUENTIAL)
+                return self._open(openable(calls, sequential=sequential)[:crash_after])
             case RequestCall(call=call, why=why):
                 self.do(self.request(call, why))
             case Deny(call=call):

@@ -20,6 +20,7 @@ from runfold.core.decisions import (
     RequestCall,
     Stop,
     decide,
+    is_sequential,
     openable,
     status,
 )
@@ -306,7 +307,8 @@ def may_open(run: Run, *sequential: str) -> list[str]:
     decision: Decision = decide(run.state)
     if not isinstance(decision, OpenCalls):
         return []
-    calls = openable(run.state.turn, decision.calls, frozenset(sequential))
+    is_one_by_one = is_sequential(run.state.turn, frozenset(sequential))
+    calls = openable(decision.calls, sequential=is_one_by_one)
     return [call.asked.tool_call_id for call in calls]
 
 

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from runfold.core.decisions import NOTHING, OpenCalls, decide, openable, status
+from runfold.core.decisions import NOTHING, OpenCalls, decide, is_sequential, openable, status
 from runfold.core.errors import IllegalTransition
 from runfold.core.events import (
     Event,
@@ -29,7 +29,7 @@ from runfold.core.policy import lost_too_often
 from runfold.core.state import Call, EntryKind, ModelCall, Phase, State, Status, Wait
 from runfold.core.transitions import fold
 from tests.unit.core.building import VERSION, Run, refold, started, with_seq
-from tests.unit.core.shell import Shell
+from tests.unit.core.shell import SEQUENTIAL, Shell
 
 COMPLETION = (
     st.sampled_from([0, 1, 1, 2, 2, 3, 4, 5])
@@ -201,7 +201,8 @@ class Runs(RuleBasedStateMachine):
         moving = open_now or bool(self.state.waits) or not self.alive()
         decision = decide(self.state)
         if isinstance(decision, OpenCalls):
-            assert openable(self.state.turn, decision.calls, frozenset({"s"})) or moving
+            sequential = is_sequential(self.state.turn, SEQUENTIAL)
+            assert openable(decision.calls, sequential=sequential) or moving
         else:
             assert decision != NOTHING or moving
         told = status(self.state)

@@ -194,15 +194,11 @@ def _decide_turn(state: State) -> Decision:
     return OpenCalls(tuple(asked)) if asked and not is_held else NOTHING
 
 
-def openable(turn: list[Call], asked: tuple[Call, ...], sequential: frozenset[str]) -> tuple[Call, ...]:
-    """Of the calls still to be opened, those that are opened now: with a sequential tool in the turn, only the next."""
-    return asked[:1] if is_sequential(turn, sequential) else asked
-
-
 def is_sequential(turn: list[Call], sequential: frozenset[str]) -> bool:
     """Whether the calls of a turn are opened one after the other, because one of their tools is sequential."""
-    if sequential:
-        for call in turn:
-            if call.asked.tool in sequential:
-                return True
-    return False
+    return bool(sequential) and any(call.asked.tool in sequential for call in turn)
+
+
+def openable(asked: tuple[Call, ...], *, sequential: bool) -> tuple[Call, ...]:
+    """Of the calls of a turn still to be opened, those that are opened now: of a sequential turn, only the next."""
+    return asked[:1] if sequential else asked

@@ -123,7 +123,7 @@ async def _open_calls(run: Run, batch: Batch, agent: RunningAgent, asked: tuple[
     """Validate, ask for approvals, then add requests and gates as one unbroken batch, in call order."""
     state = batch.known
     sequential = decisions.is_sequential(state.turn, agent.sequential)
-    calls = decisions.openable(state.turn, asked, agent.sequential)
+    calls = decisions.openable(asked, sequential=sequential)
     payloads = run.world.payloads
     checked = [agent.validate(c.asked.tool, await payloads.read(c.asked.arguments)) for c in calls]
     gated = [_has_gate(agent, call) and isinstance(valid, Valid) for call, valid in zip(calls, checked, strict=True)]
