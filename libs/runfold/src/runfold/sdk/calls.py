@@ -73,7 +73,7 @@ class Calls:
                     return NotStarted()
                 return await self._told(tool, call, arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - nobody knows what happened
-            return self._unknown(error, call, timed_out=isinstance(error, TimeoutError) and scope.expired())
+            return self._unknown(error, call, scope, "tool_raised")
 
     async def _earlier(self, tool: AnyTool, call: Invocation, recovery: Recovery) -> Returned | Unknown | None:
         """Say what an earlier thread of the call did behind its time-out; None: nothing that stands in the way."""
@@ -127,8 +127,7 @@ class Calls:
         except Indeterminate as error:
             return Unknown(f"the lookup cannot tell: {error}")
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a lookup that fails has said nothing
-            timed_out = isinstance(error, TimeoutError) and scope.expired()
-            return self._unknown(error, call, timed_out=timed_out, event="lookup_raised")
+            return self._unknown(error, call, scope, "lookup_raised")
         return self._found(tool, key, value, was_running=was_running)
 
     async def _said_late(self, tool: AnyTool, key: str) -> Returned | None:
@@ -211,10 +210,8 @@ class Calls:
             transaction=connection,
         )
 
-    def _unknown(
-        self, error: BaseException, call: Invocation, *, timed_out: bool, event: str = "tool_raised"
-    ) -> Unknown:
-        if not timed_out:
+    def _unknown(self, error: BaseException, call: Invocation, scope: asyncio.Timeout, event: str) -> Unknown:
+        if not (isinstance(error, TimeoutError) and scope.expired()):
             place = {"run_id": call.run_id, "step": call.step, "attempt": call.attempt, "tool": call.tool}
             # Its message may hold payload: it is recorded in the run, and not logged.
             _log.warning(event, error=type(error).__name__, frames=frames_of(error), **place)
