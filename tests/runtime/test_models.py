@@ -86,19 +86,25 @@ def test_a_providers_retry_after_is_honoured_up_to_thirty_seconds(after: float, 
     run_virtual(main())
 
 
+async def hand_over_before_the_retry(cluster: Cluster, asked: list[float]) -> None:
+    """Let the next owner retry a model that has said to ask again in 25 seconds; its clock is the loop's."""
+    app = model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=25.0)))
+    first = await cluster.start_executor(app)
+    await cluster.start("r1", "a")
+    await cluster.until(lambda: "ModelCallFailed" in cluster.types("r1"))
+    await first.stop()
+    cluster.clock = LoopClock
+    await cluster.start_executor(app)
+    await cluster.ended("r1")
+
+
 def test_a_new_owner_waits_for_the_time_of_the_retry() -> None:
     """The time stands in the log: a hand-over does not ask early, nor count it as an attempt lost."""
     asked: list[float] = []
 
     async def main() -> None:
         async with Cluster.running(partitions=1) as cluster:
-            app = model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=25.0)))
-            first = await cluster.start_executor(app)
-            await cluster.start("r1", "a")
-            await cluster.until(lambda: "ModelCallFailed" in cluster.types("r1"))
-            await first.stop()
-            await cluster.start_executor(app)
-            await cluster.ended("r1")
+            await hand_over_before_the_retry(cluster, asked)
             assert asked[1] - asked[0] == pytest.approx(25.0, abs=0.05)
             assert attempts(cluster) == [(1, Why.FIRST), (2, Why.RETRY)]
 
@@ -111,15 +117,8 @@ def test_a_new_owner_whose_clock_is_slow_waits_no_longer_than_the_longest_pause(
 
     async def main() -> None:
         async with Cluster.running(partitions=1) as cluster:
-            app = model_app(failing(asked, 1, ModelHTTPError(429, "m", retry_after=25.0)))
             cluster.clock = _Ahead
-            first = await cluster.start_executor(app)
-            await cluster.start("r1", "a")
-            await cluster.until(lambda: "ModelCallFailed" in cluster.types("r1"))
-            await first.stop()
-            cluster.clock = LoopClock
-            await cluster.start_executor(app)
-            await cluster.ended("r1")
+            await hand_over_before_the_retry(cluster, asked)
             assert asked[1] - asked[0] == pytest.approx(30.0, abs=1.0)
 
     run_virtual(main())

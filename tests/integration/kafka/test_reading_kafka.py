@@ -78,25 +78,3 @@ async def test_closing_reports_what_is_in_flight_as_unknown(topic_prefix: str) -
         assert len(acks.told) == 3
         await log.close()
         assert [str(outcome) for outcome in await acks.wait(4)][3:] == [f"{topic_prefix}log[0]: the producer is closed"]
-
-
-async def test_what_one_round_of_the_loop_appends_is_handed_over_together(
-    topic_prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One by one, between other work, each would be a request of its own; the order is that of the appends."""
-    log = KafkaLog(KafkaConfig("127.0.0.1:1"), Topics(topic_prefix))
-    handed_over: list[tuple[int, bytes | None]] = []
-
-    def produce(_: str, partition: int, __: bytes | None, value: bytes | None, *___: object) -> None:
-        handed_over.append((partition, value))
-
-    monkeypatch.setattr(log._producer, "produce", produce)
-    for number in range(5):
-        log.append(number % 2, "run-1", b"", b"%d" % number, Acks())
-        assert handed_over == []
-    await asyncio.sleep(0)
-    assert handed_over == [(number % 2, b"%d" % number) for number in range(5)]
-    log.append(0, "run-1", b"", b"5", Acks())
-    await asyncio.sleep(0)
-    assert handed_over[5:] == [(0, b"5")]
-    await log.close()

@@ -23,7 +23,7 @@ class Line:
     """An ``AckedProducer`` that refuses some values, in the ways in which one may."""
 
     def __init__(self, refused: bytes, error: Exception) -> None:
-        self.given: list[bytes | None] = []
+        self.given: list[tuple[int, bytes | None]] = []
         self._refused = refused
         self._error = error
         self._closed = False
@@ -41,7 +41,7 @@ class Line:
         del topic, key, headers
         if self._closed or value == self._refused:
             raise self._error
-        self.given.append(value)
+        self.given.append((partition, value))
         asyncio.get_running_loop().call_soon(on_delivery, (partition, len(self.given)))
 
     async def close(self) -> None:
@@ -72,6 +72,22 @@ async def test_every_append_of_a_round_is_answered_whatever_one_of_them_meets(re
     await log.close()
 
 
+async def test_what_one_round_of_the_loop_appends_is_handed_over_together() -> None:
+    """One by one, between other work, each would be a request of its own; the order is that of the appends."""
+    line = Line(b"", REFUSALS[0])
+    log = log_on(line)
+    heard: list[int | AppendFailed] = []
+    for number in range(5):
+        log.append(number % 2, "run-1", b"", b"%d" % number, heard.append)
+        assert line.given == []
+    await asyncio.sleep(0)
+    assert line.given == [(number % 2, b"%d" % number) for number in range(5)]
+    log.append(0, "run-1", b"", b"5", heard.append)
+    await asyncio.sleep(0)
+    assert line.given[5:] == [(0, b"5")]
+    await log.close()
+
+
 async def test_an_append_that_is_not_handed_over_is_never_taken_for_acknowledged() -> None:
     """Nothing acts before its own request is durable: the epoch is over, and the next append finds it so."""
     log = log_on(Line(b"lost", RuntimeError("can't start new thread")))
@@ -85,13 +101,13 @@ async def test_an_append_that_is_not_handed_over_is_never_taken_for_acknowledged
 
 async def test_closing_hands_over_first_and_what_comes_later_fails() -> None:
     """Once each."""
-    line = Line(b"", NotProduced(KafkaError(KafkaError._QUEUE_FULL)))
+    line = Line(b"", REFUSALS[0])
     log = log_on(line)
     heard: list[int | AppendFailed] = []
     log.append(0, "a", b"h", b"0", heard.append)
     await log.close()
     log.append(0, "a", b"h", b"1", heard.append)
     await asyncio.sleep(0.01)
-    assert line.given == [b"0"]
+    assert line.given == [(0, b"0")]
     assert heard[0] == 1
     assert [type(result) for result in heard] == [int, AppendFailed]
