@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -23,7 +23,6 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import (
     ModelMessage,
-    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
@@ -43,8 +42,9 @@ from runfold.core.errors import UnknownRecord
 from runfold.core.state import EntryKind
 from runfold.ports.agents import Message, ModelAnswer, ModelFailure, RunningAgent
 from runfold.sdk.asking import failure
-from runfold.sdk.messages import MESSAGE_FORMAT, Transcripts, decode_response, encode_response
+from runfold.sdk.messages import MESSAGE_FORMAT, decode_response, encode_response
 from runfold.testing import ScriptedModel
+from tests.unit.sdk.transcript import responded, returned, user
 
 RICH = ModelResponse(
     parts=[
@@ -100,21 +100,6 @@ async def running(model: Any, **options: Any) -> AsyncIterator[RunningAgent]:
         assert found is not None
         assert agents.revision == found.version.revision == "r1"
         yield found
-
-
-def user(text: str) -> Message:
-    """Say something."""
-    return Message(EntryKind.USER, json.dumps(text).encode())
-
-
-def responded(response: ModelResponse) -> Message:
-    """Put a completion into the transcript."""
-    return Message(EntryKind.RESPONSE, encode_response(response), message_format=MESSAGE_FORMAT)
-
-
-def returned(call_id: str, value: object, outcome: str = "success") -> Message:
-    """Put a result into the transcript."""
-    return Message(EntryKind.TOOL, json.dumps(value).encode(), call_id, "create", outcome)
 
 
 def answering(
@@ -346,48 +331,6 @@ async def test_a_completion_of_another_format_stops_the_run() -> None:
     async with running(ScriptedModel(["x"])) as agent:
         with pytest.raises(UnknownRecord, match=r"message format 'other\.1'"):
             await agent.ask_model("run-1", [user("go"), strange], 5.0)
-
-
-def test_a_long_transcript_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A step costs what is new in it; what is kept is bounded by bytes, and ends with the run."""
-    parsed: list[Message] = []
-    import runfold.sdk.messages as module  # noqa: PLC0415 - to count its calls
-
-    original: Callable[[Message], Any] = module._parse
-
-    def counting(entry: Message) -> Any:
-        parsed.append(entry)
-        return original(entry)
-
-    monkeypatch.setattr(module, "_parse", counting)
-    transcript = [user("go")]
-    transcripts = Transcripts()
-    for step in range(30):
-        transcript += [responded(ModelResponse([ToolCallPart("create", {}, f"c{step}")])), returned(f"c{step}", step)]
-        transcripts.build("run-1", transcript, "")
-    assert len(parsed) == len(transcript)
-    transcripts.forget("run-1")
-    assert transcripts._bytes == 0
-    transcripts.build("run-1", transcript, "")
-    assert len(parsed) == 2 * len(transcript)
-    size = sum(len(entry.data) for entry in transcript)
-    small = Transcripts(max_bytes=3 * size - 1)
-    for run_id in ("run-1", "run-2", "run-1", "run-3"):
-        small.build(run_id, transcript, "")
-    assert list(small._runs) == ["run-1", "run-3"]
-    assert small._bytes == 2 * size
-
-
-def test_what_a_lost_append_had_in_its_place_is_not_shown_to_the_model() -> None:
-    """The state runs ahead of the log: a completion that was never durable is followed by another."""
-    transcripts = Transcripts()
-    lost, durable = responded(ModelResponse([TextPart("lost")])), responded(ModelResponse([TextPart("durable")]))
-    transcripts.build("run-1", [user("go"), lost, user("and?")], "")
-    for transcript in ([user("go"), durable, user("and?")], [user("go")]):
-        again = transcripts.build("run-1", transcript, "")
-        assert ModelMessagesTypeAdapter.dump_json(again) == ModelMessagesTypeAdapter.dump_json(
-            Transcripts().build("run-1", transcript, "")
-        )
 
 
 async def test_the_version_changes_exactly_with_its_part() -> None:
