@@ -11,7 +11,7 @@ from runfold.codec import log
 from runfold.codec.snapshots import encode_state, state_schema
 from runfold.core.events import UNKNOWN_VERSION, AskedCall, Recovery, ToolCallRequested, Why
 from runfold.core.payload import Inline
-from runfold.core.state import Call, State
+from runfold.core.state import Call, State, Turn
 from tests.unit.core.building import Run
 
 [REQUESTED] = [record for record in examples() if isinstance(record, ToolCallRequested)]
@@ -51,7 +51,7 @@ def test_a_state_without_new_calls_has_the_bytes_of_the_release_before() -> None
     asked = AskedCall("call-1", "look", Inline(b"{}"))
 
     def encoded(*calls: Call) -> bytes:
-        state = State("r", "a", Inline(b"1"), UNKNOWN_VERSION, started_at=1, epoch=0, at=1, turn=list(calls))
+        state = State("r", "a", Inline(b"1"), UNKNOWN_VERSION, started_at=1, epoch=0, at=1, turn=Turn(calls))
         return encode_state(state)[0]
 
     newest = state_schema().prefix

@@ -15,7 +15,7 @@ from runfold.codec.snapshots import FOLD_VERSION, CorruptSnapshot, decode_snapsh
 from runfold.core.errors import UnknownRecord
 from runfold.core.events import AskedCall, Recovery, Version, WaitReason
 from runfold.core.payload import BlobRef, Inline
-from runfold.core.state import TRANSCRIPT_SEED, Call, Entry, EntryKind, ModelCall, Phase, State, Status, Wait
+from runfold.core.state import TRANSCRIPT_SEED, Call, Entry, EntryKind, ModelCall, Phase, State, Status, Turn, Wait
 from runfold.core.stored import ChunkRow, SnapshotRow
 from tests.unit.codec.test_log import plain_bytes
 from tests.unit.codec.values import instances
@@ -104,7 +104,7 @@ def full_state() -> State:
             ended=Status.CANCELLED,
             transcript=[Entry(EntryKind.USER, 1, P), ENTRY],
             model_call=ModelCall(17, 2, 1000, is_open=False, failures=1, lost=2, retry_at=3, error="503"),
-            turn=[call, Call(AskedCall("call-2", "look", P))],
+            turn=Turn([call, Call(AskedCall("call-2", "look", P))]),
             due_patches=[(12, P), (13, BLOB)],
             applied_patches=1,
             values={"z": P, "a": BLOB},

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from runfold.core.payload import BlobRef, Inline
+from runfold.core.state import Call, Turn
 
 TEXT = st.text(max_size=12)
 _INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -31,7 +32,7 @@ def instances(cls: type[Any]) -> st.SearchStrategy[Any]:
     return st.builds(cls, **{name: values(hint) for name, hint in typing.get_type_hints(cls).items()})
 
 
-def values(hint: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - a type annotation; one return per kind of it
+def values(hint: Any) -> st.SearchStrategy[Any]:  # noqa: C901, PLR0911 - a type annotation; one return per kind of it
     """Values of one annotation."""
     if hint in _PLAIN:
         return _PLAIN[hint]
@@ -42,6 +43,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - a type annot
         return st.one_of([values(argument) for argument in arguments])
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return st.sampled_from(hint)
+    if hint is Turn:
+        return st.lists(instances(Call), max_size=3).map(Turn)
     if origin is tuple and typing.get_origin(arguments[0]) is tuple:
         key, value = typing.get_args(arguments[0])
         return st.dictionaries(values(key), values(value), max_size=3).map(lambda pairs: tuple(pairs.items()))

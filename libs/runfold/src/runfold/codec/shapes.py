@@ -6,7 +6,7 @@
 | StrEnum                   | string; an unknown one is an ``UnknownRecord`` |
 | Payload                   | bytes, or the record BlobRef                   |
 | dataclass                 | record of the same field names                 |
-| tuple[X, ...], list[X]    | array                                          |
+| tuple[X, ...], list[X]    | array; so a class that is a list[X]            |
 | set[str]                  | array, sorted                                  |
 | dict[str, X]              | map                                            |
 | tuple[tuple[str, X], ...] | map, in the order of the pairs                 |
@@ -114,6 +114,8 @@ def of(hint: Any) -> Shape:  # noqa: ANN401, PLR0911 - a type annotation; one re
         return _pairs(typing.get_args(arguments[0]))
     if origin in (tuple, list):
         return _array(origin, of(arguments[0]))
+    if isinstance(hint, type) and issubclass(hint, list):
+        return _array(hint, of(_items(hint)))
     if hint == set[str]:
         return Shape(sorted, set)
     if origin is dict and arguments[0] is str:
@@ -147,9 +149,17 @@ def _dataclasses(hint: Any) -> Iterator[type[Any]]:  # noqa: ANN401 - a type ann
             yield hint
             for inner in typing.get_type_hints(hint).values():
                 yield from _dataclasses(inner)
+    elif isinstance(hint, type) and issubclass(hint, list):
+        yield from _dataclasses(_items(hint))
     else:
         for inner in typing.get_args(hint):
             yield from _dataclasses(inner)
+
+
+def _items(cls: type[list[Any]]) -> Any:  # noqa: ANN401 - a type annotation
+    """What a class that is a list of something holds."""
+    (base,) = vars(cls)["__orig_bases__"]
+    return typing.get_args(base)[0]
 
 
 def _nested(cls: type[Any]) -> Shape:

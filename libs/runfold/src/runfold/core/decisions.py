@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runfold.core.events import Recovery, WaitReason, Why
-from runfold.core.state import ASKED, RETURNED, Call, EntryKind, Phase, State, Status, Wait
+from runfold.core.state import RETURNED, Call, EntryKind, Phase, State, Status, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ def _unasked(_: State) -> Plan:
 def _decide_cancel(state: State) -> Decision:
     if state.open_calls() or (state.model_call is not None and state.model_call.is_open):
         return NOTHING
-    doubtful = [call for call in state.turn if call.phase is Phase.IN_DOUBT and call.recovery is not Recovery.RERUN]
-    return Cancel(tuple(state.key(call.step) for call in doubtful))
+    doubtful = [call for call in state.turn.current() if call.phase is Phase.IN_DOUBT]
+    return Cancel(tuple(state.key(call.step) for call in doubtful if call.recovery is not Recovery.RERUN))
 
 
 def _returned_in_doubt(state: State) -> Wait | None:
@@ -175,14 +175,10 @@ def _decide_model_call(state: State) -> Decision:
 
 def _decide_turn(state: State) -> Decision:
     # Calls that have their step go first: a sequential turn opens the next one only once they have returned.
-    asked: list[Call] = []
     is_held = False
-    for call in state.turn:
+    for call in state.turn.current():
         phase = call.phase
         if phase is RETURNED:
-            continue
-        if phase is ASKED:
-            asked.append(call)
             continue
         if phase is Phase.REJECTED:
             return Deny(call)
@@ -191,7 +187,9 @@ def _decide_turn(state: State) -> Decision:
         if phase is Phase.ABSENT:
             return RequestCall(call, Why.ABSENT)
         is_held = is_held or call.sequential
-    return OpenCalls(tuple(asked)) if asked and not is_held else NOTHING
+    if is_held or state.turn.next() is None:
+        return NOTHING
+    return OpenCalls(tuple(state.turn.unopened()))
 
 
 def is_sequential(turn: list[Call], sequential: frozenset[str]) -> bool:

@@ -6,6 +6,7 @@ A state is changed in place by the fold, and only by it; everybody else reads.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -161,6 +162,70 @@ class Call:
         self.absents += why is Why.ABSENT and not is_foreign
 
 
+class Turn(list[Call]):
+    """The tool calls of the last completion, in its order, while any of them has not returned.
+
+    The fold opens them in this order, and takes back neither an opening nor a return. So two bounds only ever rise, and
+    what lies behind them is not looked through again for each of many calls.
+    """
+
+    __slots__ = ("_opened", "_returned")
+
+    def __init__(self, calls: Iterable[Call] = ()) -> None:
+        super().__init__(calls)
+        self._returned = self._opened = 0
+
+    def unopened(self) -> list[Call]:
+        """List the calls that were only asked for: they are the last ones."""
+        return self[self._first_unopened() :]
+
+    def next(self) -> Call | None:
+        """Give the call that is opened next; None: all are opened."""
+        first = self._first_unopened()
+        return self[first] if first < len(self) else None
+
+    def current(self) -> list[Call]:
+        """List the opened calls from the first one that has not returned on: some of the others may have."""
+        return self[self._first_unreturned() : self._first_unopened()]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every call has returned."""
+        return self._first_unreturned() == len(self)
+
+    def at(self, step: int) -> Call | None:
+        """Find the opened call that holds ``step``: nearly always the last one, or one of the last."""
+        for index in range(self._first_unopened() - 1, -1, -1):
+            if self[index].step == step:
+                return self[index]
+        return None
+
+    def of(self, tool_call_id: str) -> Call | None:
+        """Find the call with the model's own id: nearly always one of the first that have not returned."""
+        first = self._first_unreturned()
+        for call in self[first:]:
+            if call.asked.tool_call_id == tool_call_id:
+                return call
+        for call in self[:first]:
+            if call.asked.tool_call_id == tool_call_id:
+                return call
+        return None
+
+    def _first_unopened(self) -> int:
+        index, count = self._opened, len(self)
+        while index < count and self[index].phase is not ASKED:
+            index += 1
+        self._opened = index
+        return index
+
+    def _first_unreturned(self) -> int:
+        index, count = self._returned, len(self)
+        while index < count and self[index].phase is RETURNED:
+            index += 1
+        self._returned = index
+        return index
+
+
 @quick
 @dataclass(frozen=True, slots=True)
 class Wait:
@@ -186,7 +251,7 @@ class State:
         seq: Of the last event; ``step``: the last one allotted.
         epoch: Of the last event's writer; ``at``: its time, milliseconds since 1970.
         transcript: Append-only; ``messages_hash``: its chain (32 bytes).
-        turn: Tool calls of the last completion, in its order, while any of them has not returned.
+        turn: Tool calls of the last completion, while any of them has not returned.
         due_patches: (step, JSON object) of a closed turn, not yet applied; ``applied_patches``: how many keys are.
         values: The author's state, by key.
         used_approvals: wait_id -> (decision, by) of every closed approval.
@@ -210,7 +275,7 @@ class State:
     transcript: list[Entry] = field(default_factory=list)
     messages_hash: bytes = TRANSCRIPT_SEED
     model_call: ModelCall | None = None
-    turn: list[Call] = field(default_factory=list)
+    turn: Turn = field(default_factory=Turn)
     due_patches: list[tuple[int, Payload]] = field(default_factory=list)
     applied_patches: int = 0
     values: dict[str, Payload] = field(default_factory=dict)
@@ -240,16 +305,13 @@ class State:
 
     def call_at(self, step: int) -> Call | None:
         """Find the call of the open turn that holds ``step``, if any."""
-        for call in self.turn:
-            if call.step == step:
-                return call
-        return None
+        return self.turn.at(step)
 
     @property
     def has_open_request(self) -> bool:
         """Whether a request has no outcome yet, or is in doubt (its outcome may have survived)."""
         model = self.model_call
-        return (model is not None and model.is_open) or any(call.phase in _OPEN for call in self.turn)
+        return (model is not None and model.is_open) or any(call.phase in _OPEN for call in self.turn.current())
 
     def is_open(self, step: int, attempt: int) -> bool:
         """Whether the outcome of this very attempt would still be taken."""
@@ -268,7 +330,7 @@ class State:
     @property
     def last_step(self) -> int:
         """The last step that an event has: behind an open gate, the guarded call's own step is allotted already."""
-        unopened = any(call.step == self.step and call.phase in _UNOPENED for call in self.turn)
+        unopened = any(call.step == self.step and call.phase in _UNREQUESTED for call in self.turn.current())
         return self.step - 1 if unopened else self.step
 
     def operational_wait(self) -> Wait | None:
@@ -280,11 +342,11 @@ class State:
 
     def open_calls(self) -> list[Call]:
         """List the calls that were requested and have no known outcome yet."""
-        return [call for call in self.turn if call.phase is Phase.REQUESTED]
+        return [call for call in self.turn.current() if call.phase is Phase.REQUESTED]
 
 
 _OPEN = frozenset({Phase.REQUESTED, Phase.IN_DOUBT})
-_UNOPENED = frozenset({Phase.GATED, Phase.APPROVED, Phase.REJECTED})
+_UNREQUESTED = frozenset({Phase.GATED, Phase.APPROVED, Phase.REJECTED})
 OPERATIONAL = frozenset(
     {WaitReason.VERSION_MISMATCH, WaitReason.UNKNOWN_AGENT, WaitReason.ERROR, WaitReason.BUDGET_EXCEEDED}
 )

@@ -42,7 +42,20 @@ from runfold.core.events import (
     WaitReason,
     Why,
 )
-from runfold.core.state import ASKED, FIRST, RETURNED, Call, Entry, EntryKind, ModelCall, Phase, State, Status, Wait
+from runfold.core.state import (
+    ASKED,
+    FIRST,
+    RETURNED,
+    Call,
+    Entry,
+    EntryKind,
+    ModelCall,
+    Phase,
+    State,
+    Status,
+    Turn,
+    Wait,
+)
 
 # From which phases a call may be requested, by the reason for the attempt.
 _REQUESTABLE = {
@@ -134,7 +147,7 @@ def _model_responded(state: State, event: ModelResponded) -> None:
     _need(len(set(ids)) == len(ids), event, "holds two tool calls of one id")
     state.model_call = None
     _append(state, Entry(EntryKind.RESPONSE, event.seq, event.message, message_format=event.message_format))
-    state.turn = [Call(asked) for asked in event.tool_calls]
+    state.turn = Turn(Call(asked) for asked in event.tool_calls)
     state.used_tools.update(asked.tool for asked in event.tool_calls)
     for name, count in event.usage:
         state.usage[name] = state.usage.get(name, 0) + count
@@ -211,15 +224,10 @@ def _need_in_order(state: State, event: Event, call: Call) -> None:
     """See that a call that was only asked for takes its step after every call before it has."""
     if call.phase is not ASKED:
         return
-    first: Call | None = None
-    for other in state.turn:
-        phase = other.phase
-        if phase is RETURNED:
-            continue
-        if other.sequential:
+    for other in state.turn.current():
+        if other.sequential and other.phase is not RETURNED:
             raise _illegal(event, "is opened beside a sequential call")
-        if first is None and phase is ASKED:
-            first = other
+    first = state.turn.next()
     if first is not None and first is not call:
         raise _illegal(event, f"comes before tool call {first.asked.tool_call_id!r} is opened")
 
@@ -234,15 +242,14 @@ def _take_step(state: State, event: ToolCallRequested | ToolReturned, call: Call
 
 
 def _close_turn_if_complete(state: State) -> None:
-    for call in state.turn:
-        if call.phase is not RETURNED:
-            return
+    if not state.turn.is_complete:
+        return
     for call in state.turn:
         if call.entry is not None:
             _append(state, call.entry)
         if call.patch is not None:
             state.due_patches.append((call.step, call.patch))
-    state.turn = []
+    state.turn = Turn()
     state.applied_patches = 0
 
 
@@ -380,10 +387,10 @@ def _remember_cause(state: State, event: RunEvent) -> None:
 
 
 def _call_by_id(state: State, event: Event, tool_call_id: str) -> Call:
-    for call in state.turn:
-        if call.asked.tool_call_id == tool_call_id:
-            return call
-    raise _illegal(event, f"names tool call {tool_call_id!r}, which is not of the open turn")
+    call = state.turn.of(tool_call_id)
+    if call is None:
+        raise _illegal(event, f"names tool call {tool_call_id!r}, which is not of the open turn")
+    return call
 
 
 def _need(condition: bool, event: RunEvent, what: str, *facts: object) -> None:  # noqa: FBT001 - reads as a sentence
