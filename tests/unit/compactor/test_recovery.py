@@ -2,15 +2,19 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from runfold.adapters.memory.clock import LoopClock
 from runfold.adapters.memory.publisher import MemoryPublisher
+from runfold.adapters.memory.store import MemoryStore
 from runfold.core.events import Cause, Settlement
 from runfold.core.fence import Head, Kind
 from runfold.core.positions import Positions
 from runfold.core.state import Status
 from runfold.ports.publisher import Published
-from runfold.ports.store import Commit, StaleCompactor
+from runfold.ports.store import Commit, PartitionRow, StaleCompactor
 from tests.unit.compactor.world import World, until, valid_offsets
 from tests.unit.core.building import Run, started
 
@@ -322,3 +326,32 @@ async def test_a_busy_partition_is_committed_seldom_and_the_first_record_after_a
         began = clock()
     assert clock() < began + 0.6
     assert status.applied == world.end
+
+
+async def test_where_a_commit_takes_long_the_next_one_waits_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a database under load is asked for less, and what changes again and again meanwhile is written once."""
+    world.clock = LoopClock()  # type: ignore[assignment]
+    clock = asyncio.get_running_loop().time
+    run = world.begin("run")
+    stored = MemoryStore.commit
+
+    async def slowly(store: MemoryStore, commit: Commit) -> PartitionRow:
+        await asyncio.sleep(0.02)
+        return await stored(store, commit)
+
+    monkeypatch.setattr(MemoryStore, "commit", slowly)
+
+    async def commits_in_a_second(**settings: Any) -> int:
+        async with world.compacting(**settings) as status:
+            await until(lambda: status.applied == world.end)
+            began, before = clock(), status.commits
+            while clock() < began + 1.0:
+                world.steps(run, 1)
+                await asyncio.sleep(0.01)
+            return status.commits - before
+
+    assert await commits_in_a_second(commit_share=0.5) >= 12
+    assert 3 <= await commits_in_a_second(commit_share=0.1) <= 6
+    assert 7 <= await commits_in_a_second(commit_share=0.01, commit_latest_s=0.1) <= 11

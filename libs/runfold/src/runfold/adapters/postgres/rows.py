@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
 from psycopg.rows import DictRow
 from psycopg.types.json import Jsonb
 
@@ -16,6 +16,7 @@ from runfold.core.state import Status
 from runfold.ports.store import ChunkRow, OpenCallRow, PartitionRow, RunRow, SnapshotRow, WaitRow
 
 Columns = dict[str, Any]
+_NUL = rb"\u0000"
 
 
 def _storable(value: Any) -> Any:  # noqa: ANN401 - any column value
@@ -33,11 +34,12 @@ def as_json(value: Columns | Sequence[Columns]) -> str:
     """Give rows as the text out of which a statement reads their columns: one parameter, however many they are.
 
     Bytes are written as Postgres reads them out of a text.
+
+    Raises:
+        TypeError: A value that no column holds.
     """
-    text = json.dumps(value, default=_hex, separators=(",", ":"))
-    if "\\u0000" not in text:
-        return text
-    return json.dumps(_storable(value), default=_hex, separators=(",", ":"))
+    text = orjson.dumps(value, default=_hex)
+    return (orjson.dumps(_storable(value), default=_hex) if _NUL in text else text).decode()
 
 
 def _hex(value: object) -> str:

@@ -49,7 +49,7 @@ class PartitionCompactor:
         self._chance = chance
         self._settings = settings
         self._stopping = asyncio.Event()
-        self._committed_at = float("-inf")
+        self._next_commit_at = float("-inf")
 
     def stop(self) -> None:
         """Finish the batch in hand, then let ``run`` return."""
@@ -79,8 +79,12 @@ class PartitionCompactor:
         self.status.problem = f"{type(error).__name__}: {error}"
         delay = 0.05 + backoff(0.2, self.status.failures, 10.0, self._chance.jitter())
         self.status.failures += 1
+        await self._rest(delay)
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but not for a stop that has been asked for."""
         try:
-            async with asyncio.timeout(delay):
+            async with asyncio.timeout(seconds):
                 await self._stopping.wait()
         except TimeoutError:
             return
@@ -144,8 +148,7 @@ class PartitionCompactor:
         patience = 0.0 if memory.has_work(self._clock.elapsed()) else self._settings.poll_s
         records = await follower.next(limit, patience)
         if records and len(records) < limit:
-            since = self._clock.elapsed() - self._committed_at
-            await asyncio.sleep(max(self._settings.linger_s, self._settings.commit_every_s - since))
+            await self._rest(max(self._settings.linger_s, self._next_commit_at - self._clock.elapsed()))
             records += await follower.next(limit - len(records), 0.0)
         if len(records) >= limit:
             self.status.end = (await self._log.bounds(self._partition)).end
@@ -158,10 +161,11 @@ class PartitionCompactor:
         refuse_unknown(self._partition, items)
         applied = records[-1].offset + 1 if records else memory.row.applied
         tail = (records[-1].offset, digest_of(records[-1])) if records else None
-        commit = memory.commit(applied, items, self._clock.elapsed(), tail)
-        self._committed_at = self._clock.elapsed()
+        began = self._clock.elapsed()
+        commit = memory.commit(applied, items, began, tail)
         sent = await self._outbox.publish(items)
         memory.committed(await self._store.commit(commit), commit)
+        self._next_commit_at = began + self._pause(self._clock.elapsed() - began)
         status = self.status
         status.applied, status.epoch, status.end = applied, commit.row.epoch, max(status.end, applied)
         status.void += memory.replay.fence.void - void
@@ -172,6 +176,11 @@ class PartitionCompactor:
         status.notifications += sent.notifications
         status.dead += sent.dead
         status.failures, status.problem = 0, None
+
+    def _pause(self, took: float) -> float:
+        """Seconds from the beginning of one commit to the next one's, for what the last one took."""
+        settings = self._settings
+        return max(settings.commit_every_s, min(took / settings.commit_share, settings.commit_latest_s))
 
 
 def _head(records: list[LogRecord], limit: int) -> list[LogRecord]:
