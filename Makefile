@@ -5,8 +5,8 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 MAKEFLAGS += --no-print-directory
 
-# The interpreter that builds the environment: `make setup PYTHON=python3.13`.
-PYTHON ?= python3
+# The interpreter that builds the environment: `make setup PYTHON=python3.13`; unset: see tools/python.sh.
+PYTHON ?=
 # How Kafka, Postgres and S3 are found: auto, env, docker or local (see CONTRIBUTING.md).
 STACK ?= auto
 # How long `make chaos` lasts.
@@ -32,11 +32,14 @@ help: ## List the targets
 setup: $(STAMP) ## Build .venv with the library, the services and the tools
 
 $(STAMP): requirements.lock $(PYPROJECTS)
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Runfold needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Say: make setup PYTHON=python3.12"; exit 1; }
 	@rm -f $(STAMP)
-	@echo "setup: building $(VENV) with $$($(PYTHON) --version)"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@if [ ! -x $(BIN)/python ]; then \
+	  python=$(or $(PYTHON),$$(tools/python.sh)); \
+	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Runfold needs Python 3.11 or newer; '$$python' is $$("$$python" --version 2>&1). Say: make setup PYTHON=python3.12"; exit 1; }; \
+	  echo "setup: building $(VENV) with $$python, $$("$$python" --version)"; \
+	  "$$python" -m venv $(VENV); \
+	fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  $(addprefix -e ./,$(DISTRIBUTIONS))
