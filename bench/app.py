@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, ModelResponsePart, TextPart, ToolCallPart, UserPromptPart
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import RequestUsage
 
 from runfold import Agent, App, Recovery, ToolContext, tool
@@ -52,25 +53,55 @@ async def rest(ctx: ToolContext[None], ms: int) -> int:
     return 1
 
 
+@tool(recovery=Recovery.RERUN, sequential=True, timeout=3600.0)
+def hold(ctx: ToolContext[None], ms: int) -> int:
+    """Keep a thread for so many milliseconds."""
+    _note(ctx.run_id)
+    time.sleep(ms / 1000)
+    return 1
+
+
 @tool(recovery=Recovery.RERUN, needs_approval=True)
 async def gate(_: ToolContext[None]) -> int:
     """Do nothing, once a person has agreed."""
     return 1
 
 
-async def _answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
-    """Ask for ``calls`` calls in each of ``turns`` completions, then for the last one, then say that it is done."""
-    plan = _plan(messages)
-    position = sum(isinstance(message, ModelResponse) for message in messages)
-    calls: list[tuple[str, dict[str, Any]]] = []
-    if position < plan["turns"]:
-        calls = [tuple(plan["call"])] * plan["calls"]
-    elif position == plan["turns"] and plan["last"] is not None:
-        calls = [tuple(plan["last"])]
-    parts: list[ModelResponsePart] = [
-        ToolCallPart(name, given, f"call-{position}-{index}") for index, (name, given) in enumerate(calls)
-    ]
-    return ModelResponse(parts=parts or [TextPart("done")], usage=RequestUsage(input_tokens=10, output_tokens=5))
+class _Planned(Model):
+    """Asks for ``calls`` calls in each of ``turns`` completions, then for the last one, then says that it is done.
+
+    A plain model: pydantic-ai's ``FunctionModel`` is for tests, and looks through all messages for what these may miss.
+    """
+
+    @property
+    def model_name(self) -> str:
+        """As it is recorded."""
+        return "bench"
+
+    @property
+    def system(self) -> str:
+        """As it is recorded."""
+        return "bench"
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,  # noqa: ARG002 - pydantic-ai's signature
+        model_request_parameters: ModelRequestParameters,  # noqa: ARG002
+    ) -> ModelResponse:
+        """Answer by the number of answers before."""
+        plan = _plan(messages)
+        position = sum(isinstance(message, ModelResponse) for message in messages)
+        calls: list[tuple[str, dict[str, Any]]] = []
+        if position < plan["turns"]:
+            calls = [tuple(plan["call"])] * plan["calls"]
+        elif position == plan["turns"] and plan["last"] is not None:
+            calls = [tuple(plan["last"])]
+        parts: list[ModelResponsePart] = [
+            ToolCallPart(name, given, f"call-{position}-{index}") for index, (name, given) in enumerate(calls)
+        ]
+        usage = RequestUsage(input_tokens=10, output_tokens=5)
+        return ModelResponse(parts=parts or [TextPart("done")], usage=usage, model_name=self.model_name)
 
 
 def _plan(messages: list[ModelMessage]) -> dict[str, Any]:
@@ -91,10 +122,6 @@ async def lifespan(role: str) -> AsyncIterator[None]:
 
 
 app = App(
-    [
-        Agent(
-            "bench", model=FunctionModel(_answer, model_name="bench"), instructions="", tools=[noop, fetch, rest, gate]
-        )
-    ],
+    [Agent("bench", model=_Planned(), instructions="", tools=[noop, fetch, rest, hold, gate])],
     lifespan=lifespan,
 )

@@ -84,7 +84,7 @@ def measure(stack: Stack, load: Load) -> Iterator[Figures]:
                     progress(f"repeat {repeat + 1} of {load.repeats}: {runs} runs, flush {flush}: measured")
         for service in started.values():
             world.services.stop(service)
-        starts = _starts(world.installation.folder / "times")
+        starts = starts_in(world.installation.folder / "times")
     about = {"executors": load.executors, "partitions": load.partitions, "turns": load.plan.turns}
     for (flush, runs), repeats in found.items():
         summaries = [_summary(load.plan, each, starts) for each in repeats]
@@ -119,7 +119,7 @@ def _repeat(world: World, processes: Processes, plan: Plan, runs: int) -> _Repea
     return _Repeat(driven, bare, spent_us(before, processes.cpu_s(), rounds * runs * plan.steps))
 
 
-def _starts(folder: Path) -> dict[str, list[float]]:
+def starts_in(folder: Path) -> dict[str, list[float]]:
     """Read when each step of each run began, by all executors: a run may have moved from one to another."""
     found: defaultdict[str, list[float]] = defaultdict(list)
     for file in folder.glob("*.json"):
@@ -128,14 +128,21 @@ def _starts(folder: Path) -> dict[str, list[float]]:
     return {run_id: sorted(times) for run_id, times in found.items()}
 
 
+def gaps_of(driven: Driven, starts: Mapping[str, list[float]]) -> Iterator[float]:
+    """Give the seconds of each step: from its start to the start of the next in the same run."""
+    for run_id in driven.run_ids:
+        for earlier, later in pairwise(starts[run_id]):
+            yield later - earlier
+
+
 def _summary(plan: Plan, repeat: _Repeat, starts: Mapping[str, list[float]]) -> dict[str, Any]:
-    """Summarise one repeat: the time of a step is from its start to the start of the next in the same run."""
+    """Summarise one repeat."""
     gaps: list[float] = []
     rates: list[float] = []
     ended = 0.0
     for driven in repeat.rounds:
         times = [starts[run_id] for run_id in driven.run_ids]
-        gaps += [later - earlier for each in times for earlier, later in pairwise(each)]
+        gaps += gaps_of(driven, starts)
         began, ended = min(each[0] for each in times), max(each[-1] for each in times)
         rates.append(len(times) * (plan.steps - 1) / (ended - began))
     gaps.sort()
