@@ -63,10 +63,15 @@ async def store_finding() -> Finding:
     return found
 
 
-@pytest.mark.parametrize("code", ["SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied"])
-async def test_a_key_that_the_store_refuses_is_wrong_and_not_away(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(403, "SignatureDoesNotMatch"), (403, "AccessDenied"), (401, "Unauthorized"), (400, "ExpiredToken")],
+)
+async def test_a_key_that_the_store_refuses_is_wrong_and_not_away(
+    status: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To start the object store would not help: the variables of the key are named."""
-    with store_that_answers(403, code) as address:
+    with store_that_answers(status, code) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         found = await store_finding()
     assert found.status == "wrong"

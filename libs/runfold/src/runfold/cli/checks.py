@@ -24,7 +24,9 @@ _SET_UP = (
     "or dedupe, stop the executors first: see docs/disaster.md"
 )
 
-_REFUSALS = frozenset({"SignatureDoesNotMatch", "InvalidAccessKeyId", "AccessDenied"})
+_REFUSED = frozenset({401, 403})
+# S3 says these with 400.
+_REFUSALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
 _KEYS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what else boto3 reads) to a key that may read and write there"
 )
@@ -157,7 +159,8 @@ def _refuses_keys(error: BlobsUnavailable) -> bool:
 
     cause = error.__cause__
     if isinstance(cause, ClientError):
-        return cause.response.get("Error", {}).get("Code") in _REFUSALS
+        status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        return status in _REFUSED or cause.response.get("Error", {}).get("Code") in _REFUSALS
     return isinstance(cause, NoCredentialsError)
 
 
