@@ -99,7 +99,7 @@ class Kit:
         Raises:
             ExceptionGroup: What either of the two raised.
         """
-        _spare_the_collector()
+        gc.freeze()
         async with asyncio.TaskGroup() as group:
             running = group.create_task(work, name="engine")
             stopped = group.create_task(self.stop.wait(), name="stop")
@@ -169,6 +169,7 @@ class Service(Generic[S]):
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the service; gives the exit code."""
+        _spare_the_collector()
         given = options.parse(self._name, self._about, self._kind.model_fields, argv)
         try:
             settings = load(self._kind, given)
@@ -200,11 +201,12 @@ class Service(Generic[S]):
 
 
 def _spare_the_collector() -> None:
-    """Leave out of every garbage collection what start-up has made, and collect more seldom.
+    """Leave out of every garbage collection what the imports have made, and collect more seldom.
 
-    Records and events are freed by their counts; looking for cycles among them took a tenth of the compactor's time.
+    Records and events are freed by their counts; looking for cycles among them took a tenth of the compactor's time,
+    and looking for them while pydantic-ai is imported, an eighth of a start. Nothing is collected before the freezing:
+    that takes 0.05 s, and finds ten objects.
     """
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
 
