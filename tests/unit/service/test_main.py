@@ -1,5 +1,6 @@
 """The frame of a service, as a real process: exit codes, SIGTERM at any moment, health, one JSON object a line."""
 
+import asyncio
 import json
 import os
 import signal
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from runfold.service.errors import InstallationError
+from runfold.service.main import beside
 from runfold.service.watchdog import EXIT_STALLED
 
 FRAME = """
@@ -83,6 +86,24 @@ def test_what_breaks_an_engine_is_told_without_its_group() -> None:
         assert process.wait(10) == 1
 
 
+def test_what_start_up_made_is_left_out_of_collections() -> None:
+    body = (
+        "import gc\n"
+        "kit.log.info('imported', frozen=gc.get_freeze_count(), every=gc.get_threshold()[0])\n"
+        "async def work(): raise ValueError(f'{gc.get_freeze_count()}')\n"
+        "async def leave(): ...\n"
+        "made = [[] for _ in range(1000)]\n"
+        "await kit.until_stopped(work(), leave)"
+    )
+    with service(body) as process:
+        imported = until(process, "imported")
+        frozen = imported["frozen"]
+        assert isinstance(frozen, int)
+        assert frozen > 10_000
+        assert imported["every"] == 10_000
+        assert int(str(until(process, "failed")["error"])) >= frozen + 1000
+
+
 def test_sigterm_while_a_dependency_is_away_stops_it() -> None:
     body = (
         "async def ask(): raise ConnectionError('refused')\n"
@@ -146,3 +167,33 @@ def test_help_names_every_variable(option: str) -> None:
         [sys.executable, "-c", code, option], capture_output=True, text=True, env=SURROUNDINGS, check=True
     )
     assert "RUNFOLD_SNAPSHOT_EVERY" in done.stdout
+
+
+async def test_work_beside_a_block_is_done_when_the_block_is() -> None:
+    async with beside(asyncio.sleep(0.01, "worked")) as working:
+        assert not working.done()
+    assert working.result() == "worked"
+
+
+async def test_work_that_fails_ends_the_block_beside_it_and_is_raised_alone() -> None:
+    async def work() -> None:
+        raise InstallationError("no app") from KeyError("why")
+
+    with pytest.raises(InstallationError, match="no app") as failed:
+        async with beside(work()):
+            await asyncio.Event().wait()
+    assert isinstance(failed.value.__cause__, KeyError)
+
+
+async def test_a_block_that_fails_ends_the_work_beside_it() -> None:
+    tasks: list[asyncio.Task[bool]] = []
+
+    async def serve() -> None:
+        async with beside(asyncio.Event().wait()) as working:
+            tasks.append(working)
+            await asyncio.sleep(0)
+            raise InstallationError("no topics")
+
+    with pytest.raises(InstallationError, match="no topics"):
+        await serve()
+    assert tasks[0].cancelled()

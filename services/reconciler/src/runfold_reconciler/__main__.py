@@ -9,8 +9,8 @@ from runfold.ports.topics import Topics
 from runfold.runtime.reconciler.reconciler import Reconciler
 from runfold.runtime.reconciler.settings import ReconcilerSettings
 from runfold.service import wiring
-from runfold.service.app import app_of, revision_of
-from runfold.service.main import Kit, Service
+from runfold.service.app import load
+from runfold.service.main import Kit, Service, beside
 from runfold.service.metrics import ReconcilerCounters
 from runfold.service.reach import kafka_config
 from runfold.service.settings import AppSettings
@@ -18,15 +18,15 @@ from runfold.service.settings import AppSettings
 
 async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
-    app = await app_of(settings.app)
-    revision = await revision_of(app, settings.revision)
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
-        await wiring.wait_for_kafka(settings, kit)
-        store = await wiring.open_postgres(settings, kit, stack)
-        blobs = await wiring.open_blobs(settings, kit, stack)
-        publisher = KafkaPublisher(config)
-        await wiring.start_publisher(publisher, topics.control, kit, stack)
+        async with beside(load(settings)) as loading:
+            await wiring.wait_for_kafka(settings, kit)
+            store = await wiring.open_postgres(settings, kit, stack)
+            blobs = await wiring.open_blobs(settings, kit, stack)
+            publisher = KafkaPublisher(config)
+            await wiring.start_publisher(publisher, topics.control, kit, stack)
+        app, revision = loading.result()
         agents = await stack.enter_async_context(app.running("reconciler", revision=revision))
         reconciler = Reconciler(
             store,

@@ -13,8 +13,8 @@ from runfold.adapters.system import SystemChance, SystemClock
 from runfold.ports.topics import Topics
 from runfold.runtime.executor import Executor, ExecutorSettings
 from runfold.service import wiring
-from runfold.service.app import app_of, revision_of
-from runfold.service.main import Kit, Service
+from runfold.service.app import load
+from runfold.service.main import Kit, Service, beside
 from runfold.service.metrics import ExecutorCounters
 from runfold.service.reach import kafka_config
 from runfold.service.settings import StepExecutorSettings
@@ -22,21 +22,21 @@ from runfold.service.settings import StepExecutorSettings
 
 async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
-    app = await app_of(settings.app)
-    revision = await revision_of(app, settings.revision)
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
-        await wiring.wait_for_kafka(settings, kit)
-        group = topics.group("step-executor")
-        session_s = await wiring.find_session(config, group, times, kit)
-        store = await wiring.open_postgres(settings, kit, stack)
-        blobs = await wiring.open_blobs(settings, kit, stack)
-        log, publisher, inputs = KafkaLog(config, topics), KafkaPublisher(config), KafkaInputs(config, topics)
-        await wiring.start_log(log, kit, stack)
-        await wiring.start_publisher(publisher, topics.control, kit, stack)
-        stack.push_async_callback(inputs.close)
-        drains = KafkaDrains(config, topics.group("draining"), topics.requests)
-        stack.push_async_callback(drains.close)
+        async with beside(load(settings)) as loading:
+            await wiring.wait_for_kafka(settings, kit)
+            group = topics.group("step-executor")
+            session_s = await wiring.find_session(config, group, times, kit)
+            store = await wiring.open_postgres(settings, kit, stack)
+            blobs = await wiring.open_blobs(settings, kit, stack)
+            log, publisher, inputs = KafkaLog(config, topics), KafkaPublisher(config), KafkaInputs(config, topics)
+            await wiring.start_log(log, kit, stack)
+            await wiring.start_publisher(publisher, topics.control, kit, stack)
+            stack.push_async_callback(inputs.close)
+            drains = KafkaDrains(config, topics.group("draining"), topics.requests)
+            stack.push_async_callback(drains.close)
+        app, revision = loading.result()
         effects = await wiring.open_effects(settings, app.effects_dsn, kit, stack) if app.needs_effects else None
         running = app.running("executor", revision=revision, effects=effects)
         agents = await stack.enter_async_context(running)

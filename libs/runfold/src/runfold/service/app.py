@@ -6,13 +6,26 @@ Apart from what all services share, since only an app brings pydantic-ai in.
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from runfold.sdk.app import App
 from runfold.sdk.errors import AppNotFound, DefinitionError, NoRevision
 from runfold.sdk.frames import where_raised
-from runfold.sdk.loading import load_app
 from runfold.sdk.revision import find_revision
 from runfold.service.errors import InstallationError
+from runfold.service.settings import AppSettings
+
+if TYPE_CHECKING:
+    from runfold.sdk.app import App
+
+
+async def load(settings: AppSettings) -> tuple[App, str]:
+    """Give the app and the revision of its code.
+
+    Raises:
+        InstallationError: See ``app_of`` and ``revision_of``.
+    """
+    app = await app_of(settings.app)
+    return app, await revision_of(app, settings.revision)
 
 
 async def app_of(reference: str) -> App:
@@ -23,7 +36,7 @@ async def app_of(reference: str) -> App:
             Whatever else its module raises is raised.
     """
     try:
-        return await asyncio.to_thread(load_app, reference)
+        return await asyncio.to_thread(_load, reference)
     except (AppNotFound, DefinitionError) as error:
         message = f"RUNFOLD_APP: {error}{where_raised(error)}"
         raise InstallationError(message) from error
@@ -31,6 +44,12 @@ async def app_of(reference: str) -> App:
         said = f"{type(error).__name__}: {error}{where_raised(error)}"
         message = f"RUNFOLD_APP: {reference!r} cannot be imported: {said}"
         raise InstallationError(message) from error
+
+
+def _load(reference: str) -> App:
+    from runfold.sdk.loading import load_app  # noqa: PLC0415 - pydantic-ai is half of a start: servers answer meanwhile
+
+    return load_app(reference)
 
 
 async def revision_of(app: App, given: str | None) -> str:

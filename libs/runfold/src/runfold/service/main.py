@@ -141,6 +141,17 @@ class Kit:
             return
 
 
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Do work beside the block, which ends once both are done; what fails first ends the other, and is raised alone."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group.create_task(work)
+    except BaseExceptionGroup as failed:
+        first = failed.exceptions[0]
+        raise first from first.__cause__
+
+
 class Service(Generic[S]):
     """One service: its name, its settings and its wiring.
 
