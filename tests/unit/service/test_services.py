@@ -29,13 +29,31 @@ def run(name: str, *options: str, **variables: str) -> subprocess.CompletedProce
     )
 
 
-def test_the_compactor_does_without_pydantic_ai_and_authors_code() -> None:
-    code = (
-        "import sys, runfold_snapshot_compactor.__main__;"
-        "sys.exit(' '.join(name for name in sys.modules if name.startswith(('pydantic_ai', 'runfold.sdk'))) or 0)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+def imported(name: str, *prefixes: str) -> str:
+    """Give which modules with these prefixes a service imports, before it has an app."""
+    code = f"import sys, {name}.__main__; print(*(name for name in sys.modules if name.startswith({prefixes})))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_the_compactor_does_without_authors_code() -> None:
+    assert imported("runfold_snapshot_compactor", "runfold.sdk") == ""
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_service_imports_its_own_engine_alone_and_pydantic_ai_not_before_its_app(name: str) -> None:
+    """The import of pydantic-ai, half of a start, goes on beside the connecting to the servers."""
+    own = {"runfold_step_executor": "executor", "runfold_reconciler": "reconciler"}.get(name, "compactor")
+    others = {"executor", "reconciler", "compactor"} - {own}
+    assert imported(name, "pydantic_ai", *(f"runfold.runtime.{other}" for other in others)) == ""
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_an_app_is_refused_although_kafka_is_away(name: str) -> None:
+    """What is waited for beside the app's import is not waited for any longer."""
+    done = run(name, "--app", "nowhere_at_all:app", RUNFOLD_KAFKA_BOOTSTRAP="127.0.0.1:1")
+    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    assert (done.returncode, events[-1]) == (2, "start_refused")
+    assert events.count("dependency_away") <= 1
 
 
 @pytest.mark.parametrize("name", APPS)

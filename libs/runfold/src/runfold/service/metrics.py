@@ -1,18 +1,21 @@
-"""Metrics: every name stands in this one list; what a service counts is registered by the service alone."""
+"""Metrics: every name stands in this one list; what a service counts is registered by the service alone.
+
+No engine is imported here, so that each service imports its own alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import cache
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from runfold.runtime.compactor import PartitionStatus
-from runfold.runtime.executor.metrics import ExecutorMetrics
-from runfold.runtime.reconciler.settings import ReconcilerMetrics
+if TYPE_CHECKING:
+    from runfold.runtime.compactor import PartitionStatus
 
 _EFFECT_BUCKETS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 _TAKE_OVER_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -58,8 +61,8 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class ExecutorCounters(ExecutorMetrics):
-    """The executor's hooks on Prometheus."""
+class ExecutorCounters:
+    """The executor's hooks (``ExecutorMetrics``) on Prometheus."""
 
     def __init__(self, metrics: Metrics) -> None:
         registry = metrics.registry
@@ -133,8 +136,8 @@ class ExecutorCounters(ExecutorMetrics):
         self._set_aside.inc(count)
 
 
-class ReconcilerCounters(ReconcilerMetrics):
-    """The reconciler's hooks on Prometheus."""
+class ReconcilerCounters:
+    """The reconciler's hooks (``ReconcilerMetrics``) on Prometheus."""
 
     def __init__(self, metrics: Metrics) -> None:
         registry = metrics.registry
