@@ -9,6 +9,7 @@ import pytest
 from devstack.ports import free_ports
 from runfold.adapters.kafka.config import KafkaConfig
 from runfold.adapters.kafka.drains import KafkaDrains
+from runfold.adapters.kafka.errors import KafkaConfigError
 from runfold.ports.drains import DrainsUnavailable
 
 
@@ -23,3 +24,13 @@ async def test_a_question_that_fails_leaves_the_others_an_answer() -> None:
             with pytest.raises(DrainsUnavailable):
                 await question
         await drains.close()
+
+
+async def test_a_start_waits_for_nobody_and_tells_of_a_bad_setting() -> None:
+    away = f"127.0.0.1:{free_ports(1)[0]}"
+    drains = KafkaDrains(KafkaConfig(away), "group", "topic")
+    async with asyncio.timeout(10):
+        await drains.start()
+        await drains.close()
+    with pytest.raises(KafkaConfigError, match="no-such-setting"):
+        await KafkaDrains(KafkaConfig(away, {"no-such-setting": "1"}), "group", "topic").start()

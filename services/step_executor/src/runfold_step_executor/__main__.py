@@ -36,6 +36,7 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
             stack.push_async_callback(inputs.close)
             drains = KafkaDrains(config, topics.group("draining"), topics.requests)
             stack.push_async_callback(drains.close)
+            await drains.start()
         app, revision = loading.result()
         effects = await wiring.open_effects(settings, app.effects_dsn, kit, stack) if app.needs_effects else None
         running = app.running("executor", revision=revision, effects=effects)

@@ -48,6 +48,14 @@ class KafkaDrains:
         self._questions: queue.SimpleQueue[tuple[_Question, Future[_Places]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
+    async def start(self) -> None:
+        """Connect before the first question: a take-over waits for its answer.
+
+        Raises:
+            KafkaConfigError: A setting is refused.
+        """
+        self._run()
+
     async def mark(self, partitions: Sequence[int]) -> None:
         """Say that these are being drained."""
         await self._write(partitions, uuid.uuid4().hex)
