@@ -20,10 +20,11 @@ async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
+        blobs = wiring.open_blobs(settings, stack)
         async with beside(load(settings)) as loading:
             await wiring.wait_for_kafka(settings, kit)
             store = await wiring.open_postgres(settings, kit, stack)
-            blobs = await wiring.open_blobs(settings, kit, stack)
+            await wiring.wait_for_blobs(blobs, kit)
             publisher = KafkaPublisher(config)
             await wiring.start_publisher(publisher, topics.control, kit, stack)
         app, revision = loading.result()

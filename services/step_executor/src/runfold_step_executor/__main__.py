@@ -24,12 +24,13 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
+        blobs = wiring.open_blobs(settings, stack)
         async with beside(load(settings)) as loading:
             await wiring.wait_for_kafka(settings, kit)
             group = topics.group("step-executor")
             session_s = await wiring.find_session(config, group, times, kit)
             store = await wiring.open_postgres(settings, kit, stack)
-            blobs = await wiring.open_blobs(settings, kit, stack)
+            await wiring.wait_for_blobs(blobs, kit)
             log, publisher, inputs = KafkaLog(config, topics), KafkaPublisher(config), KafkaInputs(config, topics)
             await wiring.start_log(log, kit, stack)
             await wiring.start_publisher(publisher, topics.control, kit, stack)
