@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Print the interpreter that builds the environment: python3, or another build of the same version on PATH that is much
-# faster. pyenv builds one that the compiler has not optimised, which costs each step a fifth more CPU.
+# Print the interpreter that builds the environment: python3, or another one of the same minor version on PATH, whatever
+# its patch release, that is much faster. pyenv builds one that the compiler has not optimised, which costs each step a
+# fifth more CPU. PYTHON=python3 for make chooses otherwise.
 set -uo pipefail
 
 # The version, and milliseconds of a little work; fails where no environment can be made.

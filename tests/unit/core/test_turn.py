@@ -30,10 +30,10 @@ def test_it_says_the_same_as_a_search(size: int, moves: list[tuple[bool, int, Ph
 
 def _compare(turn: Turn) -> None:
     asked = [call for call in turn if call.phase is Phase.ASKED]
-    assert turn.unopened() == asked
-    assert turn.next() is (asked[0] if asked else None)
+    assert list(turn.unopened()) == asked
+    assert turn.first_unopened() is (asked[0] if asked else None)
     unreturned = [call for call in turn if call.phase not in (Phase.ASKED, Phase.RETURNED)]
-    assert [call for call in turn.current() if call.phase is not Phase.RETURNED] == unreturned
+    assert turn.unreturned() == unreturned
     assert turn.is_complete == all(call.phase is Phase.RETURNED for call in turn)
     for call in turn:
         assert turn.of(call.asked.tool_call_id) is call

@@ -24,9 +24,11 @@ _SET_UP = (
     "or dedupe, stop the executors first: see docs/disaster.md"
 )
 
-_REFUSED = frozenset({401, 403})
+_REFUSED_STATUSES = frozenset({401, 403})
 # S3 says these with 400.
-_REFUSALS = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
+_REFUSED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
+# With 403, and of the clock.
+_WRONG_TIME = "RequestTimeTooSkewed"
 _KEYS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what else boto3 reads) to a key that may read and write there"
 )
@@ -160,7 +162,8 @@ def _refuses_keys(error: BlobsUnavailable) -> bool:
     cause = error.__cause__
     if isinstance(cause, ClientError):
         status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        return status in _REFUSED or cause.response.get("Error", {}).get("Code") in _REFUSALS
+        code = cause.response.get("Error", {}).get("Code")
+        return code in _REFUSED_CODES or (status in _REFUSED_STATUSES and code != _WRONG_TIME)
     return isinstance(cause, NoCredentialsError)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runfold.core.events import Recovery, WaitReason, Why
-from runfold.core.state import RETURNED, Call, EntryKind, Phase, State, Status, Wait
+from runfold.core.state import Call, EntryKind, Phase, State, Status, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _unasked(_: State) -> Plan:
 def _decide_cancel(state: State) -> Decision:
     if state.open_calls() or (state.model_call is not None and state.model_call.is_open):
         return NOTHING
-    doubtful = [call for call in state.turn.current() if call.phase is Phase.IN_DOUBT]
+    doubtful = [call for call in state.turn.unreturned() if call.phase is Phase.IN_DOUBT]
     return Cancel(tuple(state.key(call.step) for call in doubtful if call.recovery is not Recovery.RERUN))
 
 
@@ -176,10 +176,8 @@ def _decide_model_call(state: State) -> Decision:
 def _decide_turn(state: State) -> Decision:
     # Calls that have their step go first: a sequential turn opens the next one only once they have returned.
     is_held = False
-    for call in state.turn.current():
+    for call in state.turn.unreturned():
         phase = call.phase
-        if phase is RETURNED:
-            continue
         if phase is Phase.REJECTED:
             return Deny(call)
         if phase is Phase.APPROVED:
@@ -187,9 +185,9 @@ def _decide_turn(state: State) -> Decision:
         if phase is Phase.ABSENT:
             return RequestCall(call, Why.ABSENT)
         is_held = is_held or call.sequential
-    if is_held or state.turn.next() is None:
+    if is_held or state.turn.first_unopened() is None:
         return NOTHING
-    return OpenCalls(tuple(state.turn.unopened()))
+    return OpenCalls(state.turn.unopened())
 
 
 def is_sequential(turn: list[Call], sequential: frozenset[str]) -> bool:

@@ -1,14 +1,16 @@
 """What one run is: folded from its valid events by ``transitions.fold``, and from nothing else.
 
-A state is changed in place by the fold, and only by it; everybody else reads.
+A state is changed in place by the fold, and only by it; everybody else reads (and may move on what ``Turn`` remembers).
 """
 
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 
 from runfold.core.events import AskedCall, Recovery, Version, WaitReason, Why
 from runfold.core.payload import Payload
@@ -165,28 +167,30 @@ class Call:
 class Turn(list[Call]):
     """The tool calls of the last completion, in its order, while any of them has not returned.
 
-    The fold opens them in this order, and takes back neither an opening nor a return. So two bounds only ever rise, and
-    what lies behind them is not looked through again for each of many calls.
+    As a list it never changes. The fold opens them in this order, at ascending steps, and takes back neither an opening nor a return. So two bounds
+    only ever rise, and what lies behind them is not looked through again for each of many calls.
     """
 
-    __slots__ = ("_opened", "_returned")
+    __slots__ = ("_by_id", "_opened", "_returned")
 
     def __init__(self, calls: Iterable[Call] = ()) -> None:
         super().__init__(calls)
+        self._by_id = {call.asked.tool_call_id: call for call in self}
         self._returned = self._opened = 0
 
-    def unopened(self) -> list[Call]:
+    def unopened(self) -> tuple[Call, ...]:
         """List the calls that were only asked for: they are the last ones."""
-        return self[self._first_unopened() :]
+        return tuple(self[self._first_unopened() :])
 
-    def next(self) -> Call | None:
-        """Give the call that is opened next; None: all are opened."""
+    def first_unopened(self) -> Call | None:
+        """Give the call that is to be opened next; None: all are opened."""
         first = self._first_unopened()
         return self[first] if first < len(self) else None
 
-    def current(self) -> list[Call]:
-        """List the opened calls from the first one that has not returned on: some of the others may have."""
-        return self[self._first_unreturned() : self._first_unopened()]
+    def unreturned(self) -> list[Call]:
+        """List the opened calls that have not returned."""
+        opened = self[self._first_unreturned() : self._first_unopened()]
+        return [call for call in opened if call.phase is not RETURNED]
 
     @property
     def is_complete(self) -> bool:
@@ -194,22 +198,14 @@ class Turn(list[Call]):
         return self._first_unreturned() == len(self)
 
     def at(self, step: int) -> Call | None:
-        """Find the opened call that holds ``step``: nearly always the last one, or one of the last."""
-        for index in range(self._first_unopened() - 1, -1, -1):
-            if self[index].step == step:
-                return self[index]
-        return None
+        """Find the opened call that holds ``step``."""
+        opened = self._first_unopened()
+        index = bisect_left(self, step, hi=opened, key=_STEP)
+        return self[index] if index < opened and self[index].step == step else None
 
     def of(self, tool_call_id: str) -> Call | None:
-        """Find the call with the model's own id: nearly always one of the first that have not returned."""
-        first = self._first_unreturned()
-        for call in self[first:]:
-            if call.asked.tool_call_id == tool_call_id:
-                return call
-        for call in self[:first]:
-            if call.asked.tool_call_id == tool_call_id:
-                return call
-        return None
+        """Find the call with the model's own id."""
+        return self._by_id.get(tool_call_id)
 
     def _first_unopened(self) -> int:
         index, count = self._opened, len(self)
@@ -224,6 +220,9 @@ class Turn(list[Call]):
             index += 1
         self._returned = index
         return index
+
+
+_STEP = attrgetter("step")
 
 
 @quick
@@ -311,7 +310,7 @@ class State:
     def has_open_request(self) -> bool:
         """Whether a request has no outcome yet, or is in doubt (its outcome may have survived)."""
         model = self.model_call
-        return (model is not None and model.is_open) or any(call.phase in _OPEN for call in self.turn.current())
+        return (model is not None and model.is_open) or any(call.phase in _OPEN for call in self.turn.unreturned())
 
     def is_open(self, step: int, attempt: int) -> bool:
         """Whether the outcome of this very attempt would still be taken."""
@@ -330,8 +329,8 @@ class State:
     @property
     def last_step(self) -> int:
         """The last step that an event has: behind an open gate, the guarded call's own step is allotted already."""
-        unopened = any(call.step == self.step and call.phase in _UNREQUESTED for call in self.turn.current())
-        return self.step - 1 if unopened else self.step
+        is_reserved = any(call.step == self.step and call.phase in _STEP_RESERVED for call in self.turn.unreturned())
+        return self.step - 1 if is_reserved else self.step
 
     def operational_wait(self) -> Wait | None:
         """Find the wait that stops the whole run (an error, a version, an unknown agent, a budget), if one is open."""
@@ -342,11 +341,11 @@ class State:
 
     def open_calls(self) -> list[Call]:
         """List the calls that were requested and have no known outcome yet."""
-        return [call for call in self.turn.current() if call.phase is Phase.REQUESTED]
+        return [call for call in self.turn.unreturned() if call.phase is Phase.REQUESTED]
 
 
 _OPEN = frozenset({Phase.REQUESTED, Phase.IN_DOUBT})
-_UNREQUESTED = frozenset({Phase.GATED, Phase.APPROVED, Phase.REJECTED})
+_STEP_RESERVED = frozenset({Phase.GATED, Phase.APPROVED, Phase.REJECTED})
 OPERATIONAL = frozenset(
     {WaitReason.VERSION_MISMATCH, WaitReason.UNKNOWN_AGENT, WaitReason.ERROR, WaitReason.BUDGET_EXCEEDED}
 )

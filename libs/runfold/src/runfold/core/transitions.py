@@ -224,10 +224,10 @@ def _need_in_order(state: State, event: Event, call: Call) -> None:
     """See that a call that was only asked for takes its step after every call before it has."""
     if call.phase is not ASKED:
         return
-    for other in state.turn.current():
-        if other.sequential and other.phase is not RETURNED:
+    for other in state.turn.unreturned():
+        if other.sequential:
             raise _illegal(event, "is opened beside a sequential call")
-    first = state.turn.next()
+    first = state.turn.first_unopened()
     if first is not None and first is not call:
         raise _illegal(event, f"comes before tool call {first.asked.tool_call_id!r} is opened")
 

@@ -31,7 +31,7 @@ _COMMON: Final[Mapping[str, Any]] = {
     # The default lets a client sleep for 10 s after a broker has come back.
     "reconnect.backoff.max.ms": 1000,
     # Half of it, by default 50 ms, is what a new client waits between the bootstrap server that names the brokers and
-    # its first connection to one of them.
+    # its first connection to one of them. The price: a dead broker is tried again after 20 ms at first, not 100.
     "reconnect.backoff.ms": 20,
 }
 _PRODUCER: Final[Mapping[str, Any]] = {

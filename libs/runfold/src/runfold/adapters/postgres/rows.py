@@ -38,8 +38,8 @@ def as_json(value: Columns | Sequence[Columns]) -> str:
     Raises:
         TypeError: A value that no column holds.
     """
-    text = orjson.dumps(value, default=_hex)
-    return (orjson.dumps(_storable(value), default=_hex) if _NUL in text else text).decode()
+    data = orjson.dumps(value, default=_hex)
+    return (orjson.dumps(_storable(value), default=_hex) if _NUL in data else data).decode()
 
 
 def _hex(value: object) -> str:
