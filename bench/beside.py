@@ -1,4 +1,4 @@
-"""`python -m bench.beside [--long 1000] [--runs 50] [--seconds 8]`: steps of runs beside others in a long tool.
+"""`python -m bench.beside [--long 1000] [--runs 50]`: steps of runs beside others in a long tool.
 
 The same runs alone and beside the long ones, in turn: once with tools that wait on the event loop, once with sync ones,
 each of which sits in a thread of its own.
@@ -28,7 +28,7 @@ _KINDS: Final = {"alone": None, "beside async tools": "rest", "beside sync tools
 
 
 def measure(stack: Stack, long: int, runs: int, seconds: float, repeats: int) -> Iterator[Figures]:
-    """Measure each kind in turn, ``repeats`` times, and give the medians."""
+    """Measure each kind in turn, ``repeats`` times; gives medians, and the longest step of all repeats."""
     driven: defaultdict[str, list[Driven]] = defaultdict(list)
     with opened(stack, times=True) as world:
         started = world.start_all()
@@ -78,7 +78,7 @@ def _await(world: World, question: sql.Composed, stem: str, count: int) -> None:
         while (connection.execute(question, (stem,)).fetchone() or (0,))[0] < count:
             world.services.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{count} runs should have come there within {PATIENCE_S:.0f} s")
+                raise TimeoutError(f"{count} long runs should have begun, or ended, within {PATIENCE_S:.0f} s")
             time.sleep(_LOOK_S)
 
 

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import pytest
 
 from runfold.service.errors import InstallationError
-from runfold.service.main import beside
 from runfold.service.watchdog import EXIT_STALLED
+from runfold.service.wiring import beside
 
 FRAME = """
 import asyncio, sys, time

@@ -9,8 +9,8 @@ from runfold.ports.topics import Topics
 from runfold.runtime.reconciler.reconciler import Reconciler
 from runfold.runtime.reconciler.settings import ReconcilerSettings
 from runfold.service import wiring
-from runfold.service.app import load
-from runfold.service.main import Kit, Service, beside
+from runfold.service.app import import_app
+from runfold.service.main import Kit, Service
 from runfold.service.metrics import ReconcilerCounters
 from runfold.service.reach import kafka_config
 from runfold.service.settings import AppSettings
@@ -20,14 +20,14 @@ async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
-        blobs = wiring.open_blobs(settings, stack)
-        async with beside(load(settings)) as loading:
+        blobs = wiring.open_blobs(settings, stack)  # it imports boto3, which the app may do as well
+        async with wiring.beside(import_app(settings)) as importing:
             await wiring.wait_for_kafka(settings, kit)
             store = await wiring.open_postgres(settings, kit, stack)
             await wiring.wait_for_blobs(blobs, kit)
             publisher = KafkaPublisher(config)
             await wiring.start_publisher(publisher, topics.control, kit, stack)
-        app, revision = loading.result()
+        app, revision = importing.result()
         agents = await stack.enter_async_context(app.running("reconciler", revision=revision))
         reconciler = Reconciler(
             store,

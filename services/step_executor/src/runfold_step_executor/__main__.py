@@ -13,8 +13,8 @@ from runfold.adapters.system import SystemChance, SystemClock
 from runfold.ports.topics import Topics
 from runfold.runtime.executor import Executor, ExecutorSettings
 from runfold.service import wiring
-from runfold.service.app import load
-from runfold.service.main import Kit, Service, beside
+from runfold.service.app import import_app
+from runfold.service.main import Kit, Service
 from runfold.service.metrics import ExecutorCounters
 from runfold.service.reach import kafka_config
 from runfold.service.settings import StepExecutorSettings
@@ -24,8 +24,8 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
-        blobs = wiring.open_blobs(settings, stack)
-        async with beside(load(settings)) as loading:
+        blobs = wiring.open_blobs(settings, stack)  # it imports boto3, which the app may do as well
+        async with wiring.beside(import_app(settings)) as importing:
             await wiring.wait_for_kafka(settings, kit)
             group = topics.group("step-executor")
             session_s = await wiring.find_session(config, group, times, kit)
@@ -36,9 +36,8 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
             await wiring.start_publisher(publisher, topics.control, kit, stack)
             stack.push_async_callback(inputs.close)
             drains = KafkaDrains(config, topics.group("draining"), topics.requests)
-            stack.push_async_callback(drains.close)
-            await drains.start()
-        app, revision = loading.result()
+            wiring.start_drains(drains, stack)
+        app, revision = importing.result()
         effects = await wiring.open_effects(settings, app.effects_dsn, kit, stack) if app.needs_effects else None
         running = app.running("executor", revision=revision, effects=effects)
         agents = await stack.enter_async_context(running)

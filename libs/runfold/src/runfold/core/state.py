@@ -167,8 +167,8 @@ class Call:
 class Turn(list[Call]):
     """The tool calls of the last completion, in its order, while any of them has not returned.
 
-    As a list it never changes. The fold opens them in this order, at ascending steps, and takes back neither an opening nor a return. So two bounds
-    only ever rise, and what lies behind them is not looked through again for each of many calls.
+    As a list it never changes. The fold opens them in this order, at ascending steps, and takes back neither an opening
+    nor a return. So two bounds only ever rise, and what lies behind them is not looked through again for each of many.
     """
 
     __slots__ = ("_by_id", "_opened", "_returned")

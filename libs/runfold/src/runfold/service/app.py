@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from runfold.sdk.app import App
 
 
-async def load(settings: AppSettings) -> tuple[App, str]:
+async def import_app(settings: AppSettings) -> tuple[App, str]:
     """Give the app and the revision of its code.
 
     Raises:

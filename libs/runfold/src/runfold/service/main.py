@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 import uvloop
 
+from runfold.runtime.resting import sleep_unless
 from runfold.service import health, logs, options
 from runfold.service.errors import InstallationError
 from runfold.service.health import Health
@@ -87,7 +88,7 @@ class Kit:
                 self.log.warning(
                     "dependency_away", dependency=name, variable=variable, error=str(error), retry_s=RETRY_S
                 )
-                await self._pause(RETRY_S)
+                await sleep_unless(self.stop, RETRY_S)
             else:
                 self.health.reached(name)
                 return found
@@ -99,7 +100,7 @@ class Kit:
         Raises:
             ExceptionGroup: What either of the two raised.
         """
-        gc.freeze()
+        gc.freeze()  # What the app and the wiring have made since: see _spare_the_collector.
         async with asyncio.TaskGroup() as group:
             running = group.create_task(work, name="engine")
             stopped = group.create_task(self.stop.wait(), name="stop")
@@ -132,24 +133,6 @@ class Kit:
         if self._bound is not None:
             self.log.info("stopping")
             self._bound.reschedule(asyncio.get_running_loop().time() + STOP_S)
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self.stop.wait()
-        except TimeoutError:
-            return
-
-
-@asynccontextmanager
-async def beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-    """Do work beside the block, which ends once both are done; what fails first ends the other, and is raised alone."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            yield group.create_task(work)
-    except BaseExceptionGroup as failed:
-        first = failed.exceptions[0]
-        raise first from first.__cause__
 
 
 class Service(Generic[S]):

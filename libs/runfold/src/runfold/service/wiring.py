@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any, TypeVar
 
 from runfold.adapters.kafka.config import KafkaConfig, MemberSettings
+from runfold.adapters.kafka.drains import KafkaDrains
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
 from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.kafka.publisher import KafkaPublisher
@@ -22,12 +26,27 @@ from runfold.service.main import Kit
 from runfold.service.reach import blobs_of, probe_blobs, reach_kafka, reach_postgres
 from runfold.service.settings import ServiceSettings
 
+T = TypeVar("T")
 NEEDS = ("kafka", "postgres", "blobs")
 
 
 def whoami() -> str:
     """Name this process for people: host name and pid."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+    """Do work beside the block, which ends once both are done; one that fails ends the other, and is raised alone.
+
+    Where both fail, the work's failure is.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group.create_task(work)
+    except BaseExceptionGroup as failed:
+        first = failed.exceptions[0]
+        raise first from first.__cause__
 
 
 async def wait_for_kafka(settings: ServiceSettings, kit: Kit) -> None:
@@ -82,8 +101,8 @@ async def open_effects(settings: ServiceSettings, dsn: str | None, kit: Kit, sta
 def open_blobs(settings: ServiceSettings, stack: AsyncExitStack) -> Blobs:
     """Open the object store; nothing is asked of it yet.
 
-    Not beside the import of an app: both may import boto3, and packages whose modules import each other are safe to
-    import from one thread only.
+    Before the import of an app, not beside it: both may import boto3, and packages whose modules import each other are
+    safe to import from one thread only.
 
     Raises:
         InstallationError: RUNFOLD_BLOB_URL cannot be used.
@@ -106,21 +125,49 @@ async def find_session(config: KafkaConfig, group: str, times: MemberSettings, k
     """
 
     async def ask() -> float:
-        try:
+        with _settings_refused():
             return await session_s(config, group, times)
-        except KafkaConfigError as error:
-            raise InstallationError(str(error)) from error
 
     return await kit.reach("kafka", ask, KafkaUnavailable, variable="RUNFOLD_KAFKA_BOOTSTRAP")
 
 
 async def start_log(log: KafkaLog, kit: Kit, stack: AsyncExitStack) -> None:
-    """Connect the log's producer before it is needed."""
+    """Connect the log's producer before it is needed.
+
+    Raises:
+        InstallationError: A setting is refused.
+    """
     stack.push_async_callback(log.close)
-    await kit.reach("kafka", log.start, KafkaUnavailable, variable="RUNFOLD_KAFKA_BOOTSTRAP")
+    with _settings_refused():
+        await kit.reach("kafka", log.start, KafkaUnavailable, variable="RUNFOLD_KAFKA_BOOTSTRAP")
 
 
 async def start_publisher(publisher: KafkaPublisher, topic: str, kit: Kit, stack: AsyncExitStack) -> None:
-    """Connect a publisher before it is needed."""
+    """Connect a publisher before it is needed.
+
+    Raises:
+        InstallationError: A setting is refused.
+    """
     stack.push_async_callback(publisher.close)
-    await kit.reach("kafka", lambda: publisher.start(topic), KafkaUnavailable, variable="RUNFOLD_KAFKA_BOOTSTRAP")
+    with _settings_refused():
+        await kit.reach("kafka", lambda: publisher.start(topic), KafkaUnavailable, variable="RUNFOLD_KAFKA_BOOTSTRAP")
+
+
+def start_drains(drains: KafkaDrains, stack: AsyncExitStack) -> None:
+    """Begin to connect what marks are asked with.
+
+    Raises:
+        InstallationError: A setting is refused.
+    """
+    stack.push_async_callback(drains.close)
+    with _settings_refused():
+        drains.start()
+
+
+@contextmanager
+def _settings_refused() -> Iterator[None]:
+    """What librdkafka refuses is the operator's to mend."""
+    try:
+        yield
+    except KafkaConfigError as error:
+        raise InstallationError(str(error)) from error

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # re-exported without `as`
 from confluent_kafka.cimpl import NewTopic
 
-from runfold.adapters.kafka.clients import Heard, ask, make_admin
+from runfold.adapters.kafka.clients import Heard, in_daemon_thread, make_admin
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, kafka_error
 from runfold.adapters.topics import MAX_COPY_RECORD
@@ -100,7 +100,7 @@ async def check_topics(config: KafkaConfig, topics: Topics, partitions: int) -> 
     Raises:
         KafkaUnavailable: No broker answers.
     """
-    return await ask(_Topics(config, topics, partitions).problems)
+    return await in_daemon_thread(_Topics(config, topics, partitions).problems)
 
 
 class _Topics:

@@ -128,7 +128,7 @@ def make_admin(settings: Settings, heard: Heard) -> AdminClient:
         return AdminClient(whole, logger=heard)
 
 
-async def ask(question: Callable[[], T]) -> T:
+async def in_daemon_thread(question: Callable[[], T]) -> T:
     """Put a question that blocks, in a thread for which, unlike ``asyncio.to_thread``'s, no end of a process waits.
 
     librdkafka's questions cannot be broken off, and last ten seconds where something listens that is no Kafka.

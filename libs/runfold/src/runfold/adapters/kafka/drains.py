@@ -48,13 +48,19 @@ class KafkaDrains:
         self._questions: queue.SimpleQueue[tuple[_Question, Future[_Places]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    async def start(self) -> None:
-        """Connect before the first question: a take-over waits for its answer.
+    def start(self) -> None:
+        """Begin to connect, unless that was done: a take-over waits for the answer to its question.
 
         Raises:
             KafkaConfigError: A setting is refused.
         """
-        self._run()
+        if self._thread is None or not self._thread.is_alive():
+            # Made here, so that a bad setting is raised to who asks.
+            consumer = make_consumer(self._settings, Heard())
+            self._thread = threading.Thread(
+                target=self._answer, args=(consumer,), name="runfold-kafka-drains", daemon=True
+            )
+            self._thread.start()
 
     async def mark(self, partitions: Sequence[int]) -> None:
         """Say that these are being drained."""
@@ -87,7 +93,7 @@ class KafkaDrains:
 
     async def _ask(self, question: _Question, what: str) -> _Places:
         """Ask, and ask again: right after the start of a broker there is no coordinator."""
-        self._run()
+        self.start()
         deadline = asyncio.get_running_loop().time() + self._timeout
         while True:
             answer: Future[_Places] = Future()
@@ -101,15 +107,6 @@ class KafkaDrains:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise DrainsUnavailable(f"Kafka did not tell {what}: {kafka_error(error).str()}") from error
             await asyncio.sleep(_AGAIN_S)
-
-    def _run(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            # Made here, so that a bad setting is raised to who asks.
-            consumer = make_consumer(self._settings, Heard())
-            self._thread = threading.Thread(
-                target=self._answer, args=(consumer,), name="runfold-kafka-drains", daemon=True
-            )
-            self._thread.start()
 
     def _answer(self, consumer: Consumer) -> None:
         """Put one question after the other (thread). Those that nobody waits for any more are left out."""

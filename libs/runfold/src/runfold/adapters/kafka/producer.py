@@ -10,11 +10,12 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from runfold.adapters.kafka.clients import Heard, join, make_producer
+from runfold.adapters.kafka.clients import Heard, in_daemon_thread, join, make_producer
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, is_fatal, kafka_error
 from runfold.adapters.kafka.messages import number
@@ -55,7 +56,7 @@ class AckedProducer:
             KafkaConfigError: A setting is refused.
             KafkaUnavailable: No broker answered in ``timeout`` seconds.
         """
-        await asyncio.to_thread(self._current().warm_up, topic, timeout)
+        await in_daemon_thread(partial(self._current().warm_up, topic, timeout))
 
     def produce(
         self,

@@ -6,13 +6,13 @@ group or else of the brokers, so it is asked.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # re-exported without `as`
 
-from runfold.adapters.kafka.clients import Heard, make_admin
+from runfold.adapters.kafka.clients import Heard, in_daemon_thread, make_admin
 from runfold.adapters.kafka.config import SESSION, KafkaConfig, MemberSettings
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable, kafka_error
 
@@ -36,7 +36,7 @@ async def session_s(config: KafkaConfig, group: str, member: MemberSettings) -> 
     said = config.stated_session_s
     if not config.next_generation:
         return member.session_s if said is None else said
-    told = await asyncio.to_thread(_ask, config, group)
+    told = await in_daemon_thread(partial(_ask, config, group))
     known = said if told is None else told
     if known is None:
         raise KafkaConfigError(

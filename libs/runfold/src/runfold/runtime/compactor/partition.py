@@ -17,6 +17,7 @@ from runfold.runtime.compactor.memory import Memory
 from runfold.runtime.compactor.outbox import Outbox
 from runfold.runtime.compactor.settings import CompactorSettings, PartitionStatus
 from runfold.runtime.identity import check_inputs, digest_of
+from runfold.runtime.resting import sleep_unless
 from runfold.runtime.restore import nothing_stored, refuse_unknown, restore
 
 _log = structlog.get_logger(__name__)
@@ -79,15 +80,7 @@ class PartitionCompactor:
         self.status.problem = f"{type(error).__name__}: {error}"
         delay = 0.05 + backoff(0.2, self.status.failures, 10.0, self._chance.jitter())
         self.status.failures += 1
-        await self._rest(delay)
-
-    async def _rest(self, seconds: float) -> None:
-        """Wait, but not for a stop that has been asked for."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
+        await sleep_unless(self._stopping, delay)
 
     async def _compact(self) -> None:
         memory = await self._restore()
@@ -148,7 +141,9 @@ class PartitionCompactor:
         patience = 0.0 if memory.has_work(self._clock.elapsed()) else self._settings.poll_s
         records = await follower.next(limit, patience)
         if records and len(records) < limit:
-            await self._rest(max(self._settings.linger_s, self._next_commit_at - self._clock.elapsed()))
+            await sleep_unless(
+                self._stopping, max(self._settings.linger_s, self._next_commit_at - self._clock.elapsed())
+            )
             records += await follower.next(limit - len(records), 0.0)
         if len(records) >= limit:
             self.status.end = (await self._log.bounds(self._partition)).end
@@ -165,7 +160,7 @@ class PartitionCompactor:
         commit = memory.commit(applied, items, began, tail)
         sent = await self._outbox.publish(items)
         memory.committed(await self._store.commit(commit), commit)
-        self._next_commit_at = began + self._pause(self._clock.elapsed() - began)
+        self._next_commit_at = began + self._interval(self._clock.elapsed() - began)
         status = self.status
         status.applied, status.epoch, status.end = applied, commit.row.epoch, max(status.end, applied)
         status.void += memory.replay.fence.void - void
@@ -177,10 +172,10 @@ class PartitionCompactor:
         status.dead += sent.dead
         status.failures, status.problem = 0, None
 
-    def _pause(self, took: float) -> float:
-        """Seconds from the beginning of one commit to the next one's, for what the last one took."""
+    def _interval(self, took: float) -> float:
+        """Seconds from the beginning of a commit that took so long to the beginning of the next."""
         settings = self._settings
-        return max(settings.commit_every_s, min(took / settings.commit_share, settings.commit_latest_s))
+        return max(settings.commit_every_s, min(took / settings.commit_share, settings.commit_interval_max_s))
 
 
 def _head(records: list[LogRecord], limit: int) -> list[LogRecord]:

@@ -19,8 +19,9 @@ class CompactorSettings:
         linger_s: Seconds that a batch waits for more records, so that a slow log is not one transaction per record.
         commit_every_s: Seconds between two commits of a busy partition, unless a batch is full: what changes again and
             again meanwhile is written once. The first record after a pause waits ``linger_s`` only.
-        commit_share: Of the time that commits may take: where one takes long, the next waits longer.
-        commit_latest_s: Seconds above which no commit waits for that.
+        commit_share: The part of the time, 0 to 1, that commits may take; after one that takes longer, the next comes
+            later.
+        commit_interval_max_s: Seconds beyond which two commits are not drawn apart for that.
         poll_s: Seconds that reading waits for the first record; so long a stop may take.
         look_every_s: Seconds without a commit after which it looks whether the partition's row is still its own.
         drain_s: Seconds that a batch in hand may take when the partition is revoked.
@@ -36,7 +37,7 @@ class CompactorSettings:
     linger_s: float = 0.01
     commit_every_s: float = 0.25
     commit_share: float = 0.05
-    commit_latest_s: float = 1.0
+    commit_interval_max_s: float = 1.0
     poll_s: float = 0.5
     look_every_s: float = 2.0
     drain_s: float = 20.0

@@ -29,6 +29,7 @@ from runfold.runtime.executor.tenure import Tenure, World
 from runfold.runtime.executor.writer import EpochOver, EpochWriter
 from runfold.runtime.identity import check_inputs, inspect
 from runfold.runtime.persist import persist
+from runfold.runtime.resting import sleep_unless
 from runfold.runtime.restore import Replay, take_over
 
 _log = structlog.get_logger(__name__)
@@ -103,16 +104,9 @@ class PartitionOwner:
                 failures = 0 if lasted > _PEACE_S else failures + 1
                 self._world.metrics.epoch_over(self._partition, reason)
                 _log.warning("epoch_over", partition=self._partition, reason=reason, failures=failures)
-                await self._pause(claim_backoff(failures, self._world.chance.jitter()))
+                await sleep_unless(self._stopping, claim_backoff(failures, self._world.chance.jitter()))
         finally:
             self._world.metrics.partition_released(self._partition)
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
 
     # --- one epoch ----------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from runfold.ports.store import DueCall, OpenCallRow, ReconcilerStore, StoreUnav
 from runfold.runtime.reconciler.asking import Questions
 from runfold.runtime.reconciler.judging import Later, judge, judge_manual, unsayable
 from runfold.runtime.reconciler.settings import NoMetrics, ReconcilerMetrics, ReconcilerSettings
+from runfold.runtime.resting import sleep_unless
 
 _log = structlog.get_logger(__name__)
 _READING_S = 5.0
@@ -61,7 +62,7 @@ class Reconciler:
                     for due in await self._lease():
                         self._at_work += 1
                         group.create_task(self._handle(due), name=f"reconcile {due.call.run_id}:{due.call.step}")
-                    await self._pause()
+                    await sleep_unless(self._stopping, self._settings.scan_s)
         finally:
             self._ended.set()
 
@@ -155,13 +156,6 @@ class Reconciler:
             value = encode_verdict(verdict)
         await self._publisher.publish(self._settings.topics.control, verdict.run_id.encode(), value)
         return verdict
-
-    async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(self._settings.scan_s):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
 
     def _away(self, what: str, error: Exception, call: OpenCallRow | None = None) -> None:
         self._metrics.unreachable(what)
