@@ -34,11 +34,11 @@ setup: $(STAMP) ## Build .venv with the library, the services and the tools
 $(STAMP): requirements.lock $(PYPROJECTS)
 	@rm -f $(STAMP)
 	@if [ ! -x $(BIN)/python ]; then \
-	  python=$(or $(PYTHON),$$(tools/python.sh)); \
-	  "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	    || { echo "Runfold needs Python 3.11 or newer; '$$python' is $$("$$python" --version 2>&1). Say: make setup PYTHON=python3.12"; exit 1; }; \
-	  echo "setup: building $(VENV) with $$python, $$("$$python" --version)"; \
-	  "$$python" -m venv $(VENV); \
+	  python='$(PYTHON)'; [ -n "$$python" ] || python=$$(tools/python.sh); \
+	  $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo "Runfold needs Python 3.11 or newer; '$$python' is $$($$python --version 2>&1). Say: make setup PYTHON=python3.12"; exit 1; }; \
+	  echo "setup: building $(VENV) with $$python, $$($$python --version)"; \
+	  $$python -m venv $(VENV); \
 	fi
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \

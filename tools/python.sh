@@ -4,9 +4,9 @@
 # fifth more CPU. PYTHON=python3 for make chooses otherwise.
 set -uo pipefail
 
-# The version, and milliseconds of a little work; fails where no environment can be made.
+# Minor version, kind and machine, and milliseconds of a little work; fails where no environment can be made.
 probe='
-import ensurepip, sys, time, venv
+import ensurepip, platform, sys, time, venv
 
 class Thing:
     def __init__(self, number):
@@ -20,13 +20,14 @@ def timed():
     work()
     return time.perf_counter() - began
 
-print("%d.%d" % sys.version_info[:2], round(1000 * min(timed() for _ in range(9)), 1))
+kind = sys.implementation.cache_tag + "-" + platform.machine()
+print("%d.%d" % sys.version_info[:2], kind, round(1000 * min(timed() for _ in range(9)), 1))
 '
 chosen=python3
-read -r version least < <(python3 -c "$probe" 2> /dev/null) || { echo "$chosen"; exit; }
+read -r version kind least < <(timeout 10 python3 -c "$probe" 2> /dev/null < /dev/null) || { echo "$chosen"; exit; }
 while IFS= read -r other; do
-  read -r its_version its_least < <("$other" -c "$probe" 2> /dev/null) || continue
-  if [[ $its_version == "$version" ]] && awk "BEGIN { exit !($its_least < 0.75 * $least) }"; then
+  read -r _ its_kind its_least < <(timeout 10 "$other" -c "$probe" 2> /dev/null < /dev/null) || continue
+  if [[ $its_kind == "$kind" ]] && awk "BEGIN { exit !($its_least < 0.75 * $least) }"; then
     chosen=$other least=$its_least
   fi
 done < <(type -ap "python$version" python3 | awk '!seen[$0]++')

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -59,6 +60,33 @@ def test_an_app_is_refused_at_once_although_kafka_does_not_answer() -> None:
     events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
     assert (done.returncode, events) == (2, ["starting", "start_refused"])
     assert lasted < 8
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_a_service_is_not_ready_before_its_app_is_there(name: str) -> None:
+    """All servers may answer long before: a deployment would take the old ones away."""
+    code = f"from {name}.__main__ import SERVICE; print(*SERVICE.needs)"
+    needs = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "app" in needs
+
+
+@pytest.mark.parametrize("name", APPS)
+def test_a_stop_ends_although_an_app_s_import_hangs(name: str, tmp_path: Path) -> None:
+    """Nobody can break an import off: no end of the process waits for it."""
+    stop = "threading.Timer(1, os.kill, (os.getpid(), signal.SIGTERM)).start()"
+    (tmp_path / "hanging.py").write_text(f"import os, signal, threading, time\n{stop}\ntime.sleep(60)\n")
+    done = run(name, "--app", "hanging:app", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("raised", ["asyncio.CancelledError", "concurrent.futures.CancelledError", "StopIteration"])
+def test_what_an_import_raises_is_not_taken_for_the_loop_s_own(raised: str, tmp_path: Path) -> None:
+    """Nor waited behind while Kafka is away."""
+    (tmp_path / "raising.py").write_text(f"import asyncio, concurrent.futures\nraise {raised}('so')\n")
+    done = run("runfold_step_executor", "--app", "raising:app", PYTHONPATH=str(tmp_path))
+    said = [json.loads(line) for line in done.stderr.splitlines()]
+    assert (done.returncode, said[-1]["event"]) == (1, "failed")
+    assert f"{raised.rpartition('.')[2]}: so" in done.stderr
 
 
 @pytest.mark.parametrize("name", APPS)

@@ -3,6 +3,7 @@
 import sys
 from contextlib import AsyncExitStack
 
+from runfold.adapters.blobs import import_client
 from runfold.adapters.kafka.publisher import KafkaPublisher
 from runfold.adapters.system import SystemClock
 from runfold.ports.topics import Topics
@@ -20,15 +21,17 @@ async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
-        blobs = wiring.open_blobs(settings, stack)  # it imports boto3, which the app may do as well
+        # Packages whose modules import each other, as boto3's do, are safe to import from one thread only.
+        import_client(settings.blob_url)
         async with wiring.beside(import_app(settings)) as importing:
             await wiring.wait_for_kafka(settings, kit)
             store = await wiring.open_postgres(settings, kit, stack)
-            await wiring.wait_for_blobs(blobs, kit)
             publisher = KafkaPublisher(config)
             await wiring.start_publisher(publisher, topics.control, kit, stack)
         app, revision = importing.result()
+        blobs = await wiring.open_blobs(settings, kit, stack)
         agents = await stack.enter_async_context(app.running("reconciler", revision=revision))
+        kit.health.reached("app")
         reconciler = Reconciler(
             store,
             publisher,
@@ -47,7 +50,7 @@ SERVICE = Service(
     "Finds out what became of tool calls that were requested and never answered.",
     AppSettings,
     serve,
-    needs=wiring.NEEDS,
+    needs=(*wiring.NEEDS, "app"),
 )
 
 

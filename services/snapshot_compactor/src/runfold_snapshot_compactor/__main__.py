@@ -21,10 +21,9 @@ async def serve(settings: CompactorSettings, kit: Kit) -> None:
     """Fold the log into snapshots and tables until the service is told to stop."""
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
-        blobs = wiring.open_blobs(settings, stack)
         await wiring.wait_for_kafka(settings, kit)
         store = await wiring.open_postgres(settings, kit, stack)
-        await wiring.wait_for_blobs(blobs, kit)
+        blobs = await wiring.open_blobs(settings, kit, stack)
         log, publisher, inputs = KafkaLog(config, topics), KafkaPublisher(config), KafkaInputs(config, topics)
         stack.push_async_callback(log.close)
         await wiring.start_publisher(publisher, topics.notifications, kit, stack)

@@ -3,6 +3,7 @@
 import sys
 from contextlib import AsyncExitStack
 
+from runfold.adapters.blobs import import_client
 from runfold.adapters.kafka.config import MemberSettings
 from runfold.adapters.kafka.drains import KafkaDrains
 from runfold.adapters.kafka.inputs import KafkaInputs
@@ -24,13 +25,13 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
-        blobs = wiring.open_blobs(settings, stack)  # it imports boto3, which the app may do as well
+        # Packages whose modules import each other, as boto3's do, are safe to import from one thread only.
+        import_client(settings.blob_url)
         async with wiring.beside(import_app(settings)) as importing:
             await wiring.wait_for_kafka(settings, kit)
             group = topics.group("step-executor")
             session_s = await wiring.find_session(config, group, times, kit)
             store = await wiring.open_postgres(settings, kit, stack)
-            await wiring.wait_for_blobs(blobs, kit)
             log, publisher, inputs = KafkaLog(config, topics), KafkaPublisher(config), KafkaInputs(config, topics)
             await wiring.start_log(log, kit, stack)
             await wiring.start_publisher(publisher, topics.control, kit, stack)
@@ -38,9 +39,11 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
             drains = KafkaDrains(config, topics.group("draining"), topics.requests)
             wiring.start_drains(drains, stack)
         app, revision = importing.result()
+        blobs = await wiring.open_blobs(settings, kit, stack)
         effects = await wiring.open_effects(settings, app.effects_dsn, kit, stack) if app.needs_effects else None
         running = app.running("executor", revision=revision, effects=effects)
         agents = await stack.enter_async_context(running)
+        kit.health.reached("app")
         executor = Executor(
             log=log,
             inputs=inputs,
@@ -71,7 +74,7 @@ SERVICE = Service(
     "Drives the runs of the partitions that its consumer group assigns to it.",
     StepExecutorSettings,
     serve,
-    needs=(*wiring.NEEDS, "partitions"),
+    needs=(*wiring.NEEDS, "app", "partitions"),
 )
 
 

@@ -5,9 +5,10 @@ Apart from what all services share, since only an app brings pydantic-ai in.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
+from runfold.adapters.threads import in_daemon_thread
 from runfold.sdk.errors import AppNotFound, DefinitionError, NoRevision
 from runfold.sdk.frames import where_raised
 from runfold.sdk.revision import find_revision
@@ -36,7 +37,7 @@ async def app_of(reference: str) -> App:
             Whatever else its module raises is raised.
     """
     try:
-        return await asyncio.to_thread(_load, reference)
+        return await in_daemon_thread(partial(_load, reference))
     except (AppNotFound, DefinitionError) as error:
         message = f"RUNFOLD_APP: {error}{where_raised(error)}"
         raise InstallationError(message) from error
@@ -59,7 +60,7 @@ async def revision_of(app: App, given: str | None) -> str:
         InstallationError: None is given, and none can be found.
     """
     try:
-        return await asyncio.to_thread(find_revision, app.modules, given)
+        return await in_daemon_thread(partial(find_revision, app.modules, given))
     except NoRevision as error:
         message = f"RUNFOLD_APP: {error}"
         raise InstallationError(message) from error

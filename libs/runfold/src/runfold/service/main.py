@@ -100,7 +100,9 @@ class Kit:
         Raises:
             ExceptionGroup: What either of the two raised.
         """
-        gc.freeze()  # What the app and the wiring have made since: see _spare_the_collector.
+        # As _spare_the_collector, of what was made since; an author's import may have left much to free.
+        gc.collect()
+        gc.freeze()
         async with asyncio.TaskGroup() as group:
             running = group.create_task(work, name="engine")
             stopped = group.create_task(self.stop.wait(), name="stop")
@@ -143,6 +145,8 @@ class Service(Generic[S]):
         about: One line for ``--help``.
         settings: What it reads.
         serve: Wires the parts and runs them until ``kit.stop`` is set.
+
+    Attributes:
         needs: What /readyz waits for.
     """
 
@@ -159,7 +163,7 @@ class Service(Generic[S]):
         self._about = about
         self._kind = settings
         self._serve = serve
-        self._needs = needs
+        self.needs = needs
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the service; gives the exit code."""
@@ -175,7 +179,7 @@ class Service(Generic[S]):
             return runner.run(self._run(settings))
 
     async def _run(self, settings: S) -> int:
-        kit = Kit(Health(self._needs), Metrics())
+        kit = Kit(Health(self.needs), Metrics())
         _stop_on_signals(kit)
         kit.log.info("starting", settings=settings.model_dump(mode="json", exclude={"postgres_dsn"}))
         try:

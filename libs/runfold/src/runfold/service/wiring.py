@@ -98,23 +98,18 @@ async def open_effects(settings: ServiceSettings, dsn: str | None, kit: Kit, sta
     return table
 
 
-def open_blobs(settings: ServiceSettings, stack: AsyncExitStack) -> Blobs:
-    """Open the object store; nothing is asked of it yet.
+async def open_blobs(settings: ServiceSettings, kit: Kit, stack: AsyncExitStack) -> Blobs:
+    """Open the object store, and wait until it can be written and read.
 
-    Before the import of an app, not beside it: both may import boto3, and packages whose modules import each other are
-    safe to import from one thread only.
+    Behind the import of an app, which may put boto3's variables into the environment.
 
     Raises:
         InstallationError: RUNFOLD_BLOB_URL cannot be used.
     """
     blobs = blobs_of(settings)
     stack.push_async_callback(blobs.close)
-    return blobs
-
-
-async def wait_for_blobs(blobs: Blobs, kit: Kit) -> None:
-    """Wait until the object store can be written and read."""
     await kit.reach("blobs", lambda: probe_blobs(blobs), BlobsUnavailable, variable="RUNFOLD_BLOB_URL")
+    return blobs
 
 
 async def find_session(config: KafkaConfig, group: str, times: MemberSettings, kit: Kit) -> float:

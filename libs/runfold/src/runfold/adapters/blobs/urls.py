@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
@@ -44,6 +46,13 @@ def open_blobs(url: str) -> Blobs:
         case _:
             message = f"RUNFOLD_BLOB_URL {url!r} has the scheme {parts.scheme!r}: {_FORMS}"
             raise BlobUrlError(message)
+
+
+def import_client(url: str) -> None:
+    """Import what ``open_blobs`` of the same URL will need, if it is there."""
+    if urlsplit(url).scheme == "s3":
+        with contextlib.suppress(ImportError):
+            importlib.import_module("runfold.adapters.blobs.s3")
 
 
 def _open_s3(url: str, bucket: str, prefix: str) -> Blobs:

@@ -12,9 +12,10 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # re-exported without `as`
 from confluent_kafka.cimpl import NewTopic
 
-from runfold.adapters.kafka.clients import Heard, in_daemon_thread, make_admin
+from runfold.adapters.kafka.clients import Heard, make_admin
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, kafka_error
+from runfold.adapters.threads import in_daemon_thread
 from runfold.adapters.topics import MAX_COPY_RECORD
 from runfold.ports.topics import Topics
 

@@ -9,9 +9,8 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
@@ -22,7 +21,6 @@ from runfold.adapters.kafka.errors import KafkaConfigError, kafka_error
 REPEAT_S = 10.0
 CLOSE_S = 5.0
 """How long a client may take to close: librdkafka was seen not to come back from it after a broker's restart."""
-T = TypeVar("T")
 # How long a connection had been tried for, and how many errors librdkafka had kept back: each time another number.
 _VARYING = re.compile(r" \(after \d+ms in state .*\)")
 # librdkafka logs these and hands them to ``error_cb`` as well.
@@ -126,24 +124,6 @@ def make_admin(settings: Settings, heard: Heard) -> AdminClient:
     with _naming_bad_settings():
         whole: Settings = {**settings, "error_cb": heard}
         return AdminClient(whole, logger=heard)
-
-
-async def in_daemon_thread(question: Callable[[], T]) -> T:
-    """Put a question that blocks, in a thread for which, unlike ``asyncio.to_thread``'s, no end of a process waits.
-
-    librdkafka's questions cannot be broken off, and last ten seconds where something listens that is no Kafka.
-    """
-    answer: Future[T] = Future()
-
-    def put() -> None:
-        if answer.set_running_or_notify_cancel():
-            try:
-                answer.set_result(question())
-            except Exception as error:  # noqa: BLE001 - raised to who asked
-                answer.set_exception(error)
-
-    threading.Thread(target=put, name="runfold-kafka-question", daemon=True).start()
-    return await asyncio.wrap_future(answer)
 
 
 async def join(thread: threading.Thread) -> None:

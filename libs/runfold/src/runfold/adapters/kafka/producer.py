@@ -15,10 +15,11 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from runfold.adapters.kafka.clients import Heard, in_daemon_thread, join, make_producer
+from runfold.adapters.kafka.clients import Heard, join, make_producer
 from runfold.adapters.kafka.config import LOGGER, KafkaConfig
 from runfold.adapters.kafka.errors import KafkaUnavailable, is_fatal, kafka_error
 from runfold.adapters.kafka.messages import number
+from runfold.adapters.threads import in_daemon_thread
 
 _POLL_S: Final = 0.1
 

@@ -12,9 +12,10 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # re-exported without `as`
 
-from runfold.adapters.kafka.clients import Heard, in_daemon_thread, make_admin
+from runfold.adapters.kafka.clients import Heard, make_admin
 from runfold.adapters.kafka.config import SESSION, KafkaConfig, MemberSettings
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable, kafka_error
+from runfold.adapters.threads import in_daemon_thread
 
 _SETTING: Final = "consumer.session.timeout.ms"
 _TIMEOUT_S: Final = 10.0

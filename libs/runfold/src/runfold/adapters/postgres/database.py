@@ -41,7 +41,8 @@ def check_dsn(dsn: str) -> str:
         raise StoreMisconfigured(
             f"RUNFOLD_POSTGRES_DSN is not a libpq URL such as postgresql://user@host:5432/database: {error}"
         ) from None
-    return make_conninfo(**{**_DEFAULTS, **given})
+    # Whatever the environment or the role say: nothing that a model or a tool writes may be unwritable.
+    return make_conninfo(**{**_DEFAULTS, **given, "client_encoding": "utf8"})
 
 
 @contextmanager
