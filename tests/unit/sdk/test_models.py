@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -22,11 +23,16 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 from pydantic_ai.messages import (
+    BinaryContent,
+    FilePart,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
+    NativeToolSearchCallPart,
+    NativeToolSearchReturnPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -123,6 +129,22 @@ def test_nothing_of_a_completion_is_lost() -> None:
     """Thinking, signatures, provider details, native tools, usage, cost: all comes back."""
     assert decode_response(encode_response(RICH)) == RICH
     assert encode_response(decode_response(encode_response(RICH))) == encode_response(RICH)
+
+
+def test_a_completion_is_recorded_in_pydantic_ais_own_form() -> None:
+    """Byte for byte: whoever reads the log with ``ModelMessagesTypeAdapter`` finds what it would have written."""
+    found = NativeToolSearchReturnPart(content={"discovered_tools": [{"name": "create"}]}, tool_call_id="n-2")
+    pictured = ModelResponse(
+        [
+            FilePart(BinaryContent(b"\xff\xfe?>", media_type="image/png")),
+            NativeToolSearchCallPart(args={"queries": ["x"]}, tool_call_id="n-2"),
+            found,
+            ToolCallPart("create", {"title": "\u20ac", "priority": math.nan}, "call-1"),
+        ],
+        provider_details={"raw": b"\xff\xfe"},
+    )
+    for response in (RICH, pictured, ModelResponse([])):
+        assert encode_response(response) == ModelMessagesTypeAdapter.dump_json([response])
 
 
 async def test_a_completion_is_recorded_with_calls_usage_and_cost() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -29,10 +29,15 @@ _Piece = ModelResponse | ModelRequestPart
 _THEN = datetime(1970, 1, 1, tzinfo=UTC)
 """pydantic-ai stamps what it builds with the present; a rebuilt transcript must be the same every time."""
 
+# Writes what ``ModelMessagesTypeAdapter`` writes, in half the time: it does not look for a request's parts too.
+_RESPONSES = TypeAdapter(
+    list[ModelResponse], config=ConfigDict(defer_build=True, ser_json_bytes="base64", val_json_bytes="base64")
+)
+
 
 def encode_response(response: ModelResponse) -> bytes:
     """Serialise one completion, in ``MESSAGE_FORMAT``: a JSON list of one message."""
-    return ModelMessagesTypeAdapter.dump_json([response])
+    return _RESPONSES.dump_json([response])
 
 
 def decode_response(data: bytes, message_format: str = MESSAGE_FORMAT) -> ModelResponse:
