@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
 
+from runfold.core.state import EntryKind
 from runfold.ports.agents import Message
 from runfold.sdk import messages
 from runfold.sdk.messages import Transcripts
@@ -52,3 +61,21 @@ def test_what_a_lost_append_had_in_its_place_is_not_shown_to_the_model() -> None
         assert ModelMessagesTypeAdapter.dump_json(again) == ModelMessagesTypeAdapter.dump_json(
             Transcripts().build("run-1", transcript, "")
         )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b'{"a":[1,2.5,-0.0,1e-7,null,true,"\\u20ac"],"b":{}}', id="ordinary"),
+        pytest.param(b"[1e400,NaN,12345678901234567890123]", id="numbers"),
+        pytest.param(b'"\\ud800"', id="half of a surrogate pair"),
+        pytest.param(b"[" * 500 + b"]" * 500, id="deep"),
+    ],
+)
+def test_a_result_is_read_as_the_standard_library_reads_it(data: bytes) -> None:
+    """Whichever parser is the faster one, a result that could be recorded can be shown to the model."""
+    (built,) = Transcripts().build("run-1", [Message(EntryKind.TOOL, data, "c1", "create", "success")], "")
+    assert isinstance(built, ModelRequest)
+    (part,) = built.parts
+    assert isinstance(part, ToolReturnPart)
+    assert repr(part.content) == repr(json.loads(data))

@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_core import from_json
 
 from runfold.core.errors import UnknownRecord
 from runfold.core.state import EntryKind
@@ -130,15 +131,23 @@ def _parse(entry: Message) -> _Piece:
         case EntryKind.TOOL:
             return ToolReturnPart(
                 tool_name=entry.tool,
-                content=json.loads(entry.data),
+                content=_value(entry.data),
                 tool_call_id=entry.tool_call_id,
                 timestamp=_THEN,
                 outcome=cast("Any", entry.outcome or "success"),
             )
 
 
+def _value(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Read JSON as the standard library does it; where pydantic's parser gives up (deep nesting), that one reads it."""
+    try:
+        return from_json(data)
+    except ValueError:
+        return json.loads(data)
+
+
 def _text(data: bytes) -> str:
-    value = json.loads(data)
+    value = _value(data)
     if not isinstance(value, str):
         message = f"a user message is a JSON string, not {type(value).__name__}"
         raise UnknownRecord(message)
