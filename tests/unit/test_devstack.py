@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from devstack import __main__ as command
+from devstack.ports import free_ports
 from devstack.processes import Identity
 from devstack.record import Record
 
@@ -35,3 +36,9 @@ def test_a_server_that_died_is_a_failure(folder: Path, capsys: pytest.CaptureFix
     record.save()
     assert command.status() == 1
     assert f"postgres: dead, pid {alive.pid}\n" in capsys.readouterr().out
+
+
+def test_no_port_is_given_twice() -> None:
+    """Another server of the same stack binds its own seconds later."""
+    given = [port for _ in range(100) for port in free_ports(5)]
+    assert len(set(given)) == len(given)

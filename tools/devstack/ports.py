@@ -14,17 +14,20 @@ HOST: Final = "127.0.0.1"
 # must find its port still free when it comes back, whatever connected elsewhere meanwhile.
 _LOWEST: Final = 18000
 _HIGHEST: Final = 30000
+# A server binds its port seconds after it was chosen: another one of the same stack must not get it meanwhile.
+_GIVEN: Final = set[int]()
 _EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different TCP ports on which nothing listens at the moment."""
-    candidates = list(range(_LOWEST, _highest()))
+    """Return `count` different TCP ports on which nothing listens at the moment, and that nobody here was given."""
+    candidates = [port for port in range(_LOWEST, _highest()) if port not in _GIVEN]
     random.shuffle(candidates)
     found: list[int] = []
     with ExitStack() as held:
         for port in candidates:
             if len(found) == count:
+                _GIVEN.update(found)
                 return found
             probe = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
             try:
