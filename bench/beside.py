@@ -16,8 +16,8 @@ from typing import Final
 
 from psycopg import sql
 
-from bench.driving import Driven, Plan, drive, names, submit
-from bench.printing import Figures, progress, rounded, show
+from bench.driving import Driven, Plan, drive, names, pattern_of, submit
+from bench.printing import Figures, p99, progress, rounded, show
 from bench.steps import gaps_of, starts_in, warm_up
 from bench.world import PATIENCE_S, World, opened, own_stack
 from devstack import Stack
@@ -50,7 +50,7 @@ def measure(stack: Stack, long: int, runs: int, seconds: float, repeats: int) ->
             "runs": runs,
             "long_runs": 0 if _KINDS[kind] is None else long,
             "p50_ms": rounded(statistics.median(statistics.median(each) for each in gaps) * 1000),
-            "p99_ms": rounded(statistics.median(each[int(len(each) * 0.99)] for each in gaps) * 1000),
+            "p99_ms": rounded(statistics.median(map(p99, gaps)) * 1000),
             "max_ms": rounded(max(each[-1] for each in gaps) * 1000),
             "repeats": repeats,
         }
@@ -60,25 +60,24 @@ def _beside(world: World, tool: str, long: int, seconds: float, runs: int) -> Dr
     """Drive runs while ``long`` others sit in one call of a tool each; returns when those have ended, too."""
     ids = names(long)
     submit(world, Plan(calls=1, call=(tool, {"ms": int(seconds * 1000)})), ids)
-    stem = f"{ids[0].partition('-')[0]}-%"
     opened_calls = sql.SQL("select count(*) from {} where run_id like %s").format(world.table("open_calls"))
     ended = sql.SQL("select count(*) from {} where run_id like %s and status = 'completed'").format(world.table("runs"))
-    _await(world, opened_calls, stem, long)
+    _await(world, opened_calls, ids)
     began = time.monotonic()
     driven = drive(world, Plan(), runs)
     if time.monotonic() - began > seconds / 2:
         raise TimeoutError(f"the long tools may have ended before the others were measured: --seconds {2 * seconds:g}")
-    _await(world, ended, stem, long)
+    _await(world, ended, ids)
     return driven
 
 
-def _await(world: World, question: sql.Composed, stem: str, count: int) -> None:
+def _await(world: World, question: sql.Composed, ids: list[str]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     with world.connect() as connection:
-        while (connection.execute(question, (stem,)).fetchone() or (0,))[0] < count:
+        while (connection.execute(question, (pattern_of(ids),)).fetchone() or (0,))[0] < len(ids):
             world.services.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{count} long runs should have begun, or ended, within {PATIENCE_S:.0f} s")
+                raise TimeoutError(f"{len(ids)} long runs should have begun, or ended, within {PATIENCE_S:.0f} s")
             time.sleep(_LOOK_S)
 
 

@@ -60,6 +60,11 @@ def names(count: int) -> list[str]:
     return [f"{stem}-{number}" for number in range(count)]
 
 
+def pattern_of(run_ids: list[str]) -> str:
+    """Give what SQL's ``like`` finds these runs by, which ``names`` has made up."""
+    return f"{run_ids[0].partition('-')[0]}-%"
+
+
 def submit(world: World, plan: Plan, run_ids: list[str], producer: Producer | None = None) -> None:
     """Start runs, all at once, and wait until Kafka has their starts."""
     producer = producer or world.producer()
@@ -83,7 +88,7 @@ def drive(world: World, plan: Plan, runs: int) -> Driven:
     with world.connect() as connection:
 
         def look() -> int:
-            ended, records = connection.execute(question, (f"{run_ids[0].partition('-')[0]}-%",)).fetchone() or (0, 0)
+            ended, records = connection.execute(question, (pattern_of(run_ids),)).fetchone() or (0, 0)
             applied.append((time.monotonic(), records))
             return int(ended)
 

@@ -43,6 +43,11 @@ def rounded(value: float) -> float:
     return round(value) if abs(value) >= 1000 else float(f"{value:.3g}")  # noqa: PLR2004 - from four digits on
 
 
+def p99(ordered: Sequence[float]) -> float:
+    """Give the value that 99 of 100 do not exceed, of values in ascending order."""
+    return ordered[int(len(ordered) * 0.99)]
+
+
 def _text(value: object) -> str:
     if value is None:
         return ""

@@ -20,7 +20,7 @@ from typing import Any, Final
 from bench.appending import bare_prefix, bare_rate
 from bench.costs import Processes, spent_us
 from bench.driving import Driven, Plan, drive
-from bench.printing import Figures, progress, rounded
+from bench.printing import Figures, p99, progress, rounded
 from bench.world import PARTITIONS, Flush, World, opened, set_flush
 from devstack import Stack
 
@@ -150,7 +150,7 @@ def _summary(plan: Plan, repeat: _Repeat, starts: Mapping[str, list[float]]) -> 
     return {
         "steps_per_s": rate,
         "p50_ms": statistics.median(gaps) * 1000,
-        "p99_ms": gaps[int(len(gaps) * 0.99)] * 1000,
+        "p99_ms": p99(gaps) * 1000,
         "bare_loop_steps_per_s": repeat.bare,
         "ratio_to_bare_loop": rate / repeat.bare,
         "compactor_behind_records": records,

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from bench.driving import Plan, names, submit
 from bench.following import Follower
-from bench.printing import Figures, progress, rounded, show
+from bench.printing import Figures, p99, progress, rounded, show
 from bench.world import World, metric, opened, own_stack
 from demo.processes import Service
 from demo.watching import await_state
@@ -93,7 +93,7 @@ def _figures(what: str, seconds: Sequence[float], beside: int) -> Figures:
         "repeats": len(ordered),
         "waiting_beside": beside,
         "p50_ms": rounded(statistics.median(ordered) * 1000),
-        "p99_ms": rounded(ordered[int(len(ordered) * 0.99)] * 1000),
+        "p99_ms": rounded(p99(ordered) * 1000),
     }
 
 

@@ -21,7 +21,6 @@ async def serve(settings: AppSettings, kit: Kit) -> None:
     """Find out what became of dangling calls until the service is told to stop."""
     config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     async with AsyncExitStack() as stack:
-        # Packages whose modules import each other, as boto3's do, are safe to import from one thread only.
         import_client(settings.blob_url)
         async with wiring.beside(import_app(settings)) as importing:
             await wiring.wait_for_kafka(settings, kit)

@@ -25,7 +25,6 @@ async def serve(settings: StepExecutorSettings, kit: Kit) -> None:
     """Own partitions and drive their runs until the service is told to stop."""
     config, topics, times = kafka_config(settings), Topics(settings.topic_prefix), MemberSettings()
     async with AsyncExitStack() as stack:
-        # Packages whose modules import each other, as boto3's do, are safe to import from one thread only.
         import_client(settings.blob_url)
         async with wiring.beside(import_app(settings)) as importing:
             await wiring.wait_for_kafka(settings, kit)

@@ -49,7 +49,11 @@ def open_blobs(url: str) -> Blobs:
 
 
 def import_client(url: str) -> None:
-    """Import what ``open_blobs`` of the same URL will need, if it is there."""
+    """Import what ``open_blobs`` of the same URL will need, if it is there.
+
+    Packages whose modules import each other, as boto3's do, are safe to import from one thread only: so this comes
+    before an author's module is imported in another one.
+    """
     if urlsplit(url).scheme == "s3":
         with contextlib.suppress(ImportError):
             importlib.import_module("runfold.adapters.blobs.s3")
