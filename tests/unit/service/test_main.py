@@ -100,7 +100,7 @@ def test_what_start_up_made_is_left_out_of_collections() -> None:
         frozen = imported["frozen"]
         assert isinstance(frozen, int)
         assert frozen > 10_000
-        assert imported["every"] == 10_000
+        assert imported["every"] == 50_000
         assert int(str(until(process, "failed")["error"])) >= frozen + 1000
 
 

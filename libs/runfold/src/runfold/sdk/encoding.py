@@ -58,7 +58,7 @@ class Encoder:
         if self._adapter is not None:
             try:
                 # What `dump_json` calls, without the dozen options that it passes on.
-                return _canonical(self._adapter.serializer.to_json(value, warnings="none"))
+                return _canonical(self._adapter.serializer.to_json(value, warnings=False))
             except (PydanticSerializationError, ValueError, TypeError, AttributeError, RecursionError):
                 return dump_any(value)  # the author's annotation was wrong; the value may still be plain
         return dump_any(value)
