@@ -14,7 +14,7 @@ from runfold.adapters.postgres.rows import (
     read_snapshot,
     read_wait,
 )
-from runfold.adapters.postgres.snapshots import READ_ONLY, SnapshotReader
+from runfold.adapters.postgres.snapshots import SnapshotReader
 from runfold.core.stored import SnapshotRow
 from runfold.ports.audit import Tables
 from runfold.ports.store import PartitionRow, StaleCompactor
@@ -28,12 +28,9 @@ class Auditor(SnapshotReader):
 
     async def tables(self, partition: int) -> Tables:
         """See ``ports.audit.AuditStore``."""
-        async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(READ_ONLY)
-            read = {
-                name: await self._database.fetch(connection, name, partition=partition)
-                for name in ("partition_by_number", "audit_runs", "audit_snapshots", "audit_waits", "audit_calls")
-            }
+        names = ("partition_by_number", "audit_runs", "audit_snapshots", "audit_waits", "audit_calls")
+        rows = await self._database.fetch_together(*[(name, {"partition": partition}) for name in names])
+        read = dict(zip(names, rows, strict=True))
         snapshots: dict[str, dict[int, SnapshotRow]] = defaultdict(dict)
         for snapshot in map(read_snapshot, read["audit_snapshots"]):
             snapshots[snapshot.run_id][snapshot.seq] = snapshot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 import psycopg
@@ -16,6 +16,10 @@ from runfold.adapters.postgres.statements import check_schema, load_statements
 from runfold.ports.store import StoreUnavailable
 
 Connection = psycopg.AsyncConnection[DictRow]
+Query = tuple[str, Mapping[str, object]]
+"""A named query and its arguments."""
+
+READ_ONLY = "set transaction isolation level repeatable read, read only"
 
 # A host that vanished without a word is noticed after about ten seconds; the DSN may say otherwise.
 _DEFAULTS = {
@@ -133,6 +137,21 @@ class Database:
         async with connection.cursor(binary=True) as cursor:
             await cursor.execute(self.statements[name], arguments)
             return await cursor.fetchall()
+
+    async def fetch_together(self, *queries: Query) -> list[list[DictRow]]:
+        """Run named queries on one snapshot of the data, in one journey to the server, and give the rows of each.
+
+        Raises:
+            StoreUnavailable, StoreMisconfigured: As of ``connection``.
+        """
+        async with self.connection() as connection:
+            async with connection.pipeline(), connection.transaction():
+                await connection.execute(READ_ONLY)
+                cursors = [
+                    await connection.cursor(binary=True).execute(self.statements[name], arguments)
+                    for name, arguments in queries
+                ]
+            return [await cursor.fetchall() for cursor in cursors]
 
     async def execute(self, connection: Connection, name: str, **arguments: object) -> int:
         """Run a named statement and give the number of rows that it touched."""

@@ -7,11 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from psycopg.rows import DictRow
 
-from runfold.adapters.postgres.database import Connection, Database
+from runfold.adapters.postgres.database import READ_ONLY, Database, Query
 from runfold.adapters.postgres.rows import read_chunk, read_partition, read_snapshot
 from runfold.ports.store import ChunkRow, PartitionRow, SnapshotRow, StoredRun, Watermark
-
-READ_ONLY = "set transaction isolation level repeatable read, read only"
 
 
 class SnapshotReader:
@@ -32,35 +30,27 @@ class SnapshotReader:
             others = [run_id for run_id in also if run_id not in known]
             if others:
                 active += await self._database.fetch(connection, "stored_by_id", run_ids=others)
-            runs = await self._complete(connection, active)
-        return (read_partition(rows[0]) if rows else None), runs
+            run_ids = [row["run_id"] for row in active]
+            snapshots = await self._database.fetch(connection, "snapshots_by_run", run_ids=run_ids)
+            chunks = await self._database.fetch(connection, "chunks_by_run", run_ids=run_ids)
+        return (read_partition(rows[0]) if rows else None), list(_stored(active, snapshots, chunks).values())
 
     async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
         """See ``ports.store.Snapshots``."""
-        async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(READ_ONLY)
-            found = await self._database.fetch(connection, "stored_by_id", run_ids=list(run_ids))
-            runs = await self._complete(connection, found)
-        return {run.run_id: run for run in runs}
+        return _stored(*await self._database.fetch_together(*_of_runs(run_ids)))
 
     async def load_runs_as_of(
         self, partition: int, run_ids: Sequence[str]
     ) -> tuple[Watermark | None, dict[str, StoredRun]]:
         """See ``ports.store.Snapshots``."""
-        async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(READ_ONLY)
-            watermark = await self._watermark(connection, partition)
-            found = await self._database.fetch(connection, "stored_by_id", run_ids=list(run_ids))
-            runs = await self._complete(connection, found)
-        return watermark, {run.run_id: run for run in runs}
+        rows, *found = await self._database.fetch_together(_watermark_of(partition), *_of_runs(run_ids))
+        return _watermark(rows), _stored(*found)
 
     async def covered_as_of(self, partition: int, seqs: Mapping[str, int]) -> tuple[Watermark | None, set[str]]:
         """See ``ports.store.Snapshots``."""
-        async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(READ_ONLY)
-            watermark = await self._watermark(connection, partition)
-            rows = await self._database.fetch(connection, "covered", run_ids=list(seqs), seqs=list(seqs.values()))
-        return watermark, {row["run_id"] for row in rows}
+        asked = ("covered", {"run_ids": list(seqs), "seqs": list(seqs.values())})
+        rows, covered = await self._database.fetch_together(_watermark_of(partition), asked)
+        return _watermark(rows), {row["run_id"] for row in covered}
 
     async def partition(self, partition: int) -> PartitionRow | None:
         """See ``ports.store.Snapshots``."""
@@ -75,22 +65,32 @@ class SnapshotReader:
             rows = await self._database.fetch(connection, "runs_from", **names)
         return [row["run_id"] for row in rows]
 
-    async def _watermark(self, connection: Connection, partition: int) -> Watermark | None:
-        rows = await self._database.fetch(connection, "partition_watermark", partition=partition)
-        return Watermark(**rows[0]) if rows else None
 
-    async def _complete(self, connection: Connection, runs: list[DictRow]) -> list[StoredRun]:
-        """Add snapshots and chunks to rows of ``runs``."""
-        if not runs:
-            return []
-        run_ids = [row["run_id"] for row in runs]
-        snapshots: dict[str, list[SnapshotRow]] = defaultdict(list)
-        for row in await self._database.fetch(connection, "snapshots_by_run", run_ids=run_ids):
-            snapshots[row["run_id"]].append(read_snapshot(row))
-        chunks: dict[str, list[ChunkRow]] = defaultdict(list)
-        for row in await self._database.fetch(connection, "chunks_by_run", run_ids=run_ids):
-            chunks[row["run_id"]].append(read_chunk(row))
-        return [
-            StoredRun(**row, snapshots=tuple(snapshots[row["run_id"]]), chunks=tuple(chunks[row["run_id"]]))
-            for row in runs
-        ]
+def _watermark_of(partition: int) -> Query:
+    return ("partition_watermark", {"partition": partition})
+
+
+def _watermark(rows: list[DictRow]) -> Watermark | None:
+    return Watermark(**rows[0]) if rows else None
+
+
+def _of_runs(run_ids: Sequence[str]) -> list[Query]:
+    """Ask for all that is stored of some runs; none of the answers is needed for another question."""
+    names = {"run_ids": list(run_ids)}
+    return [(name, names) for name in ("stored_by_id", "snapshots_by_run", "chunks_by_run")]
+
+
+def _stored(runs: list[DictRow], snapshots: list[DictRow], chunks: list[DictRow]) -> dict[str, StoredRun]:
+    """Give runs with their snapshots and chunks."""
+    snapshots_of: dict[str, list[SnapshotRow]] = defaultdict(list)
+    for row in snapshots:
+        snapshots_of[row["run_id"]].append(read_snapshot(row))
+    chunks_of: dict[str, list[ChunkRow]] = defaultdict(list)
+    for row in chunks:
+        chunks_of[row["run_id"]].append(read_chunk(row))
+    return {
+        (run_id := row["run_id"]): StoredRun(
+            **row, snapshots=tuple(snapshots_of[run_id]), chunks=tuple(chunks_of[run_id])
+        )
+        for row in runs
+    }
