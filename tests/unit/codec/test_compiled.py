@@ -21,6 +21,7 @@ from runfold.core.events import Cause, LogRecordBody, PartitionClaimed, ToolCall
 from runfold.core.payload import BlobRef, Inline
 from runfold.core.state import Entry
 from tests.unit.codec.values import instances
+from tests.unit.core.building import Run
 
 CODECS = {schema.name: codec for known in log.codecs().values() for schema, codec in known.items()}
 CLASSES = {schema.name: log.RECORD_TYPES[name] for name, known in log.codecs().items() for schema in known}
@@ -88,6 +89,19 @@ def test_chunks_of_a_transcript_are_fastavros(entries: list[Entry]) -> None:
     assert value == codec.write_generally(entries)
     assert taken_apart(read(value, PREFIX_SIZE)) == taken_apart(codec.read_generally(value)) == taken_apart(entries)
     assert outcome(codec.read, value[:-2]) == outcome(codec.read_generally, value[:-2])
+
+
+def test_a_folded_transcript_takes_the_fast_way() -> None:
+    """A string enum's member equals a text, and is none to the compiled code."""
+    run = Run()
+    run.turn("look", "book")
+    run.do(run.next.refuse("look"))
+    run.do(run.next.request("book"))
+    run.do(run.next.result("book"))
+    transcript = run.state.transcript
+    assert [entry.outcome for entry in transcript] == ["", "", "retried", "success"]
+    write, _, _ = snapshots._entries_codec()._compiled
+    assert write(transcript) == snapshots._entries_codec().write_generally(transcript)
 
 
 @settings(max_examples=400)

@@ -210,7 +210,7 @@ def _tool_returned(state: State, event: ToolReturned) -> None:
     _take_step(state, event, call, event.step)
     seen = event.for_model if event.for_model is not None else event.result
     call.phase, call.patch = RETURNED, event.patch
-    call.entry = Entry(EntryKind.TOOL, event.seq, seen, event.tool_call_id, call.asked.tool, event.outcome)
+    call.entry = Entry(EntryKind.TOOL, event.seq, seen, event.tool_call_id, call.asked.tool, event.outcome.value)
     _close_turn_if_complete(state)
 
 
