@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -274,6 +275,17 @@ def test_usage_and_cost_add_up() -> None:
     run.do(run.next.answer(cost=None))
     assert run.state.usage == {"input_tokens": 20, "output_tokens": 4}
     assert (run.state.cost_nano_usd, run.state.unpriced_calls) == (5, 1)
+
+
+@pytest.mark.parametrize("too_much", [{"usage": (("input_tokens", 2**63 - 10),)}, {"cost_nano_usd": 2**63 - 5}])
+def test_what_no_snapshot_could_hold_is_refused(too_much: dict[str, Any]) -> None:
+    """Folded, it would stop the whole partition's compactor."""
+    run = Run()
+    run.turn("a")
+    run.do(run.next.refuse("a"))
+    run.do(run.next.ask())
+    run.refuses(replace(run.next.answer(), **too_much), "usage or cost above")
+    run.do(run.next.answer())
 
 
 def test_an_unknown_agent_is_stamped_later() -> None:

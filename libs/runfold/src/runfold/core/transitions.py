@@ -70,6 +70,9 @@ _RETURNABLE = (Phase.ASKED, Phase.REJECTED, Phase.REQUESTED, Phase.IN_DOUBT, Pha
 # Sources of a result that needs no request, and is always an error for the model.
 _UNREQUESTED = (Source.DENIED, Source.INVALID)
 
+_LARGEST = 2**63 - 1
+"""No snapshot and no row holds a larger number."""
+
 
 def fold(state: State | None, event: Event) -> State:
     """Apply one valid event.
@@ -145,14 +148,15 @@ def _model_responded(state: State, event: ModelResponded) -> None:
     _need_open_model_call(state, event)
     ids = [asked.tool_call_id for asked in event.tool_calls]
     _need(len(set(ids)) == len(ids), event, "holds two tool calls of one id")
+    usage = state.usage | {name: state.usage.get(name, 0) + count for name, count in event.usage}
+    cost = state.cost_nano_usd + (event.cost_nano_usd or 0)
+    _need(max(cost, *usage.values()) <= _LARGEST, event, "brings the run's usage or cost above {}", _LARGEST)
     state.model_call = None
     _append(state, Entry(EntryKind.RESPONSE, event.seq, event.message, message_format=event.message_format))
     state.turn = Turn(Call(asked) for asked in event.tool_calls)
     state.used_tools.update(asked.tool for asked in event.tool_calls)
-    for name, count in event.usage:
-        state.usage[name] = state.usage.get(name, 0) + count
+    state.usage, state.cost_nano_usd = usage, cost
     state.unpriced_calls += event.cost_nano_usd is None
-    state.cost_nano_usd += event.cost_nano_usd or 0
 
 
 def _model_call_failed(state: State, event: ModelCallFailed) -> None:

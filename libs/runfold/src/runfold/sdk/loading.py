@@ -15,8 +15,8 @@ def load_app(reference: str) -> App:
     """Import an app by ``module:attribute``, with the current folder on ``sys.path``.
 
     Raises:
-        AppNotFound: The text is no such reference, the module or the attribute does not exist, or it is no ``App``.
-            What the author's module itself raises is raised.
+        AppNotFound: The text is no such reference, the module or the attribute does not exist, it is no ``App``, or the
+            module wants to end the process. What else the author's module itself raises is raised.
     """
     module_name, colon, attribute = reference.partition(":")
     if not (module_name and colon and attribute):
@@ -51,5 +51,12 @@ def _import(module_name: str, reference: str, here: str) -> ModuleType:
         message = (
             f"app {reference!r}: there is no module {module_name!r}; it was looked for in {here} and in what is "
             "installed (start in the folder of the module, or install its package)"
+        )
+        raise AppNotFound(message) from error
+    except SystemExit as error:
+        said = "" if error.code is None else repr(error.code)
+        message = (
+            f"app {reference!r}: module {module_name!r} calls sys.exit({said}) while it is imported: keep what is to "
+            'run as a script under `if __name__ == "__main__":`'
         )
         raise AppNotFound(message) from error
