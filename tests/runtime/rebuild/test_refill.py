@@ -14,15 +14,15 @@ from runfold.core.events import InputSettled, Settlement
 from runfold.core.positions import Position, Positions
 from runfold.core.state import Status
 from runfold.ports.publisher import Published
-from runfold.runtime import rebuilding
 from runfold.runtime.identity import refilling, unhandled_from
-from runfold.runtime.refilling import end_of, refill
+from runfold.runtime.rebuild import damage, rebuilding
+from runfold.runtime.rebuild.refilling import end_of, refill
 from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.loop import run_virtual
 from tests.runtime.apps import everything, model_app, planless
 from tests.runtime.disasters import a_few_runs, at_rest, refused
+from tests.runtime.rebuild.rebuilds import rebuild, world_of
 from tests.runtime.test_gaps import InputsWithHoles, mark
-from tests.runtime.test_rebuild import rebuild, world_of
 
 
 @pytest.mark.parametrize("how", ["log_tail_lost", "inputs_remade"])
@@ -43,7 +43,7 @@ def test_a_marker_that_stands_last_is_not_waited_for(how: str) -> None:
                     await cluster.start(run_id, "a")
             mark(cluster.broker)
             world = replace(world_of(cluster), inputs=InputsWithHoles(cluster.broker))
-            plan = await rebuilding.examine(world, 0, accept_loss=True)
+            plan = await damage.examine(world, 0, accept_loss=True)
             async with asyncio.timeout(600):
                 await rebuilding.carry_out(world, plan)
             cluster.start_compactor()
@@ -108,7 +108,7 @@ def test_what_is_sent_between_the_empty_records_has_one_effect(left: int, *, is_
             publisher = BrokenOff(cluster.broker)
             publisher.left, publisher.sender = left, send
             world = replace(world_of(cluster), publisher=publisher)
-            plan = await rebuilding.examine(world, 0, accept_loss=True)
+            plan = await damage.examine(world, 0, accept_loss=True)
             assert plan.refill == {TOPICS.requests: 4}
             if left == 4:  # an empty record, what is sent, another empty one, and two copies
                 await rebuilding.carry_out(world, plan)
@@ -116,10 +116,10 @@ def test_what_is_sent_between_the_empty_records_has_one_effect(left: int, *, is_
                 with pytest.raises(RuntimeError, match="broken off"):
                     await rebuilding.carry_out(world, plan)
                 assert "is being rebuilt" in await refused(cluster, app)
-                with pytest.raises(rebuilding.Refused, match="is being rebuilt"):
+                with pytest.raises(damage.Refused, match="is being rebuilt"):
                     await rebuild(cluster)
                 publisher.left = 100
-                await rebuilding.carry_out(world, await rebuilding.examine(world, 0, accept_loss=True))
+                await rebuilding.carry_out(world, await damage.examine(world, 0, accept_loss=True))
             cluster.start_compactor()
             await cluster.start_executor(app)
             await asyncio.sleep(60)
@@ -166,7 +166,7 @@ def test_an_input_on_an_offset_that_was_never_settled_has_one_effect() -> None:
             await cluster.start("early", "a")
             await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
             world = world_of(cluster)
-            plan = await rebuilding.examine(world, 0, accept_loss=True)
+            plan = await damage.examine(world, 0, accept_loss=True)
             # As if offset 2 of the topic that is gone had been settled, and not the one before it.
             assert plan.replay is not None
             assert plan.replay.fence.positions.settle(TOPICS.requests, 2)
@@ -206,7 +206,7 @@ def test_a_log_without_its_beginning_and_without_a_row_remembers_where_inputs_ar
             publisher = BrokenOff(cluster.broker)
             publisher.left, publisher.sender = 2, send
             world = replace(world_of(cluster), publisher=publisher)
-            plan = await rebuilding.examine(world, 0, accept_loss=True)
+            plan = await damage.examine(world, 0, accept_loss=True)
             with pytest.raises(RuntimeError, match="broken off"):
                 await rebuilding.carry_out(world, plan)
             assert "is being rebuilt" in await refused(cluster, model_app("done"))

@@ -10,24 +10,17 @@ from dataclasses import replace
 import pytest
 
 from runfold import App, Recovery, ToolContext
-from runfold.adapters.memory.broker import Stored
-from runfold.adapters.memory.clock import LoopClock, SeededChance
-from runfold.adapters.memory.inputs import MemoryInputs
 from runfold.adapters.memory.log import MemoryLog
-from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.adapters.memory.store import MemoryStore
 from runfold.codec import inputs as codec_inputs
-from runfold.core.events import InputSettled, Settlement, WaitReason
+from runfold.core.events import Settlement, WaitReason
 from runfold.core.fence import HEADER, Head, Kind
-from runfold.core.payload import Inline
 from runfold.core.state import Status
-from runfold.ports.log import AppendFailed, OnAck
-from runfold.ports.publisher import Published
-from runfold.runtime import rebuilding
+from runfold.runtime.rebuild import damage
 from runfold.runtime.verifying import verify
 from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.loop import run_virtual
-from tests.runtime.apps import everything, model_app, one_tool_app, planless, settled
+from tests.runtime.apps import model_app, one_tool_app, settled
 from tests.runtime.book import KeyedBook
 from tests.runtime.disasters import (
     a_few_runs,
@@ -36,31 +29,9 @@ from tests.runtime.disasters import (
     comparable,
     folded,
     gated_app,
-    refused,
     wait_out_of_memory,
 )
-
-
-def world_of(cluster: Cluster) -> rebuilding.World:
-    """What `runfold rebuild` works on."""
-    return rebuilding.World(
-        log=MemoryLog(cluster.broker),
-        inputs=MemoryInputs(cluster.broker),
-        store=MemoryStore(cluster.database),
-        topics=TOPICS,
-        partitions=cluster.partitions,
-        publisher=MemoryPublisher(cluster.broker),
-        clock=LoopClock(),
-        chance=SeededChance(1),
-    )
-
-
-async def rebuild(cluster: Cluster, *, accept_loss: bool = False) -> rebuilding.Plan:
-    """Run `runfold rebuild` on partition 0."""
-    world = world_of(cluster)
-    plan = await rebuilding.examine(world, 0, accept_loss=accept_loss)
-    await rebuilding.carry_out(world, plan)
-    return plan
+from tests.runtime.rebuild.rebuilds import rebuild, what_holds
 
 
 async def verified(cluster: Cluster, run_id: str | None = None) -> list[str]:
@@ -146,7 +117,7 @@ def test_accepting_the_loss_of_records_repeats_no_effect(how: str) -> None:
                 cluster.broker.recreate(TOPICS.log)
             await cluster.start("unheard", "a")
             await cluster.approve("waits", 2)
-            with pytest.raises(rebuilding.Refused, match="--accept-loss"):
+            with pytest.raises(damage.Refused, match="--accept-loss"):
                 await rebuild(cluster)
             plan = await rebuild(cluster, accept_loss=True)
             assert plan.live == (["waits"] if how == "truncated" else [])
@@ -187,7 +158,7 @@ def test_the_log_of_another_installation_is_not_mended() -> None:
             row = cluster.database.partitions[0]
             cluster.database.partitions[0] = replace(row, cluster_id="ours", version=row.version)
             end = cluster.broker.bounds(TOPICS.log, 0)[1]
-            with pytest.raises(rebuilding.Refused, match="belongs to another installation"):
+            with pytest.raises(damage.Refused, match="belongs to another installation"):
                 await rebuild(cluster, accept_loss=True)
             assert cluster.broker.bounds(TOPICS.log, 0)[1] == end
 
@@ -208,7 +179,7 @@ def test_a_log_without_its_beginning_is_mended_from_what_postgres_knows() -> Non
             cluster.broker.delete_before(TOPICS.log, 0, cut)
             row = cluster.database.partitions[0]
             cluster.database.partitions[0] = replace(row, replay_from=cut - 2)
-            with pytest.raises(rebuilding.Refused, match="2 of them were deleted"):
+            with pytest.raises(damage.Refused, match="2 of them were deleted"):
                 await rebuild(cluster)
             plan = await rebuild(cluster, accept_loss=True)
             assert (plan.live, plan.stray) == ([], ["r0", "r1"])
@@ -230,7 +201,7 @@ def test_an_input_topic_that_was_made_again_is_mended_without_skipping_an_input(
             await a_few_runs(cluster, 3)
             cluster.broker.recreate(TOPICS.requests)
             await cluster.start("early", "a")
-            with pytest.raises(rebuilding.Refused, match="deleted and made again"):
+            with pytest.raises(damage.Refused, match="deleted and made again"):
                 await rebuild(cluster)
             plan = await rebuild(cluster, accept_loss=True)
             assert plan.refill == {TOPICS.requests: 3}
@@ -244,43 +215,6 @@ def test_an_input_topic_that_was_made_again_is_mended_without_skipping_an_input(
     run_virtual(main())
 
 
-def test_a_rebuild_that_was_broken_off_holds_up_everybody_until_it_is_done() -> None:
-    """Services refuse the partition and say why; running it again finishes it."""
-
-    async def main() -> None:
-        async with Cluster.running(partitions=1) as cluster:
-            await a_few_runs(cluster, 2)
-            cluster.nodes[0].kill()
-            end = cluster.broker.bounds(TOPICS.log, 0)[1]
-            cluster.broker.truncate(TOPICS.log, 0, end - 2)
-            world = world_of(cluster)
-            plan = await rebuilding.examine(world, 0, accept_loss=True)
-            broken = replace(world, publisher=world.publisher, log=Broken(cluster.broker))
-            with pytest.raises(AppendFailed):
-                await rebuilding.carry_out(broken, plan)
-            assert "is being rebuilt" in await refused(cluster, model_app("done"))
-            await rebuild(cluster, accept_loss=True)
-            cluster.start_compactor()
-            await cluster.start_executor(model_app("done"))
-            await cluster.start("r9", "a")
-            await cluster.ended("r9")
-
-    run_virtual(main())
-
-
-class Broken(MemoryLog):
-    """A log in which the first ``left`` records land, and nothing after them."""
-
-    left = 1
-
-    def _land(self, partition: int, record: Stored, on_ack: OnAck) -> None:
-        self.left -= 1
-        if self.left >= 0:
-            super()._land(partition, record, on_ack)
-        else:
-            self._acknowledge(partition, on_ack, AppendFailed("broken off"))
-
-
 def manual_app(calls: Counter[str], instructions: str) -> App:
     """An agent whose only call is MANUAL and needs an approval; its version is its instructions."""
 
@@ -289,15 +223,6 @@ def manual_app(calls: Counter[str], instructions: str) -> App:
         return "sent"
 
     return one_tool_app(Recovery.MANUAL, act, needs_approval=True, agent={"instructions": instructions})
-
-
-def what_holds(cluster: Cluster, run_id: str) -> tuple[WaitReason, str]:
-    """Reason and detail of the one wait that stops a run."""
-    state = cluster.state(run_id)
-    assert state is not None
-    (wait,) = state.waits.values()
-    assert isinstance(wait.detail, Inline)
-    return wait.reason, wait.detail.data.decode()
 
 
 def test_a_run_that_waited_for_its_version_is_held_since_it_may_have_gone_on() -> None:
@@ -340,37 +265,6 @@ def test_a_run_that_waited_for_its_version_is_held_since_it_may_have_gone_on() -
     run_virtual(main())
 
 
-def test_a_run_held_by_an_error_says_that_what_came_after_it_is_lost() -> None:
-    """Its resume may be lost: who looks is not shown the old error alone. Broken off and run again, it is held once."""
-    app, _ = planless()
-
-    async def main() -> None:
-        async with Cluster.running(partitions=1) as cluster:
-            process = await cluster.start_executor(app)
-            await cluster.start("r1", "a")
-            await cluster.waiting("r1", "error")
-            end = cluster.broker.bounds(TOPICS.log, 0)[1]
-            await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
-            await cluster.until(lambda: cluster.types("r1").count("Interrupted") == 2)
-            await at_rest(cluster, process)
-            cluster.broker.truncate(TOPICS.log, 0, end)
-            world = world_of(cluster)
-            broken = Broken(cluster.broker)
-            broken.left = 3
-            with pytest.raises(AppendFailed):
-                await rebuilding.carry_out(
-                    replace(world, log=broken), await rebuilding.examine(world, 0, accept_loss=True)
-                )
-            assert cluster.types("r1") == ["RunStarted", "Interrupted", "Resumed", "Interrupted"]
-            await rebuild(cluster, accept_loss=True)
-            assert cluster.types("r1") == ["RunStarted", "Interrupted", "Resumed", "Interrupted"]
-            reason, detail = what_holds(cluster, "r1")
-            assert reason is WaitReason.ERROR
-            assert "the log lost records" in detail
-
-    run_virtual(main())
-
-
 def test_a_run_that_cannot_be_read_cannot_be_held_and_nothing_is_mended() -> None:
     """Code that can read it would let it go on: the partition is refused with the run's name, nothing is written."""
 
@@ -382,62 +276,10 @@ def test_a_run_that_cannot_be_read_cannot_be_held_and_nothing_is_mended() -> Non
             head = Head(Kind.EVENT, 0, 1).encode()
             cluster.broker.append(TOPICS.log, 0, b"r0", b"of a newer release", ((HEADER, head),))
             row = cluster.database.partitions[0]
-            with pytest.raises(rebuilding.Refused, match=r"cannot read run r0: .*Deploy the release"):
+            with pytest.raises(damage.Refused, match=r"cannot read run r0: .*Deploy the release"):
                 await rebuild(cluster, accept_loss=True)
             assert cluster.broker.bounds(TOPICS.log, 0)[1] == 3
             assert cluster.database.partitions[0] == row
-
-    run_virtual(main())
-
-
-class BrokenOff(MemoryPublisher):
-    """A publisher whose process dies right after an input was sent again."""
-
-    async def publish(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        headers: tuple[tuple[str, bytes], ...] = (),
-        partition: int | None = None,
-    ) -> Published:
-        """Append one record."""
-        published = await super().publish(topic, key, value, headers=headers, partition=partition)
-        if value is not None:
-            raise RuntimeError("broken off")
-        return published
-
-
-def test_an_input_that_is_sent_again_twice_has_one_effect() -> None:
-    """The refill is broken off and run again: the second copy of an early input is a duplicate, and no run is held."""
-    app, _ = planless()
-
-    async def main() -> None:
-        async with Cluster.running(partitions=1) as cluster:
-            process = await cluster.start_executor(app)
-            for run_id in ("r1", "r2", "r3"):
-                await cluster.start(run_id, "a")
-                await cluster.waiting(run_id, "error")
-            await at_rest(cluster, process)
-            cluster.broker.recreate(TOPICS.requests)
-            await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
-            world = world_of(cluster)
-            plan = await rebuilding.examine(world, 0, accept_loss=True)
-            with pytest.raises(RuntimeError, match="broken off"):
-                await rebuilding.carry_out(replace(world, publisher=BrokenOff(cluster.broker)), plan)
-            assert "deleted and made again" in await refused(cluster, app)
-            await rebuild(cluster, accept_loss=True)
-            cluster.start_compactor()
-            await cluster.start_executor(app)
-            await asyncio.sleep(60)
-            assert cluster.types("r1") == ["RunStarted", "Interrupted", "Resumed", "Interrupted"]
-            assert cluster.types("r2") == ["RunStarted", "Interrupted"]
-            outcomes = [record.outcome for record in everything(cluster) if isinstance(record, InputSettled)]
-            assert outcomes == [Settlement.DUPLICATE]
-            # The same text, sent by a person once more, is another input.
-            await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
-            await cluster.until(lambda: cluster.types("r1").count("Resumed") == 2)
 
     run_virtual(main())
 
