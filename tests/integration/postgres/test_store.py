@@ -11,6 +11,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.rows import dict_row
 
 from runfold.adapters.postgres import PostgresStore, migrate, open_store
+from runfold.adapters.postgres.errors import StoreMisconfigured
 from runfold.core.events import Recovery
 from runfold.core.state import Status
 from runfold.ports.store import ChunkRow, StoreUnavailable
@@ -77,6 +78,77 @@ async def test_a_commit_whose_connection_breaks_is_unavailable_and_writes_nothin
     assert found is not None
     assert found.seq == 5
     assert (await store.commit(rows.commit(row))).version == 2
+
+
+async def test_what_is_stored_of_a_run_is_of_one_moment(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    """The lock of another session holds the questions in their middle, while it commits."""
+    row = await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot()]))
+    before = await store.load_runs_as_of(3, ["run"])
+    async with asyncio.TaskGroup() as tasks:
+        with database.transaction():
+            database.execute("lock table snapshots in access exclusive mode")
+            asked = tasks.create_task(store.load_runs_as_of(3, ["run"]))
+            await asyncio.to_thread(_await_blocked, database)
+            database.execute("update partitions set applied = applied + 1")
+            database.execute("update snapshots set seq = seq + 1")
+    assert asked.result() == before
+    assert await store.load_runs_as_of(3, ["run"]) != before
+    assert row.version == 1
+
+
+def _await_blocked(database: psycopg.Connection[dict[str, Any]]) -> None:
+    waiting = "select from pg_stat_activity where application_name = current_schema() and wait_event_type = 'Lock'"
+    while not database.execute(waiting).fetchall():
+        database.execute("select pg_stat_clear_snapshot()")
+
+
+async def test_a_read_whose_connection_breaks_is_unavailable_and_leaves_nothing_behind(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot()]))
+
+    async def kill_when_blocked() -> None:
+        while _kill_backends(database, blocked=True) == 0:  # noqa: ASYNC110 - another server's state is awaited
+            await asyncio.sleep(0)
+
+    with database.transaction():
+        database.execute("lock table snapshots in access exclusive mode")
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kill_when_blocked())
+            with pytest.raises(StoreUnavailable):
+                await store.load_runs_as_of(3, ["run"])
+    _, runs = await store.load_runs_as_of(3, ["run"])
+    assert list(runs) == ["run"]
+
+
+async def test_a_read_that_is_given_up_leaves_nothing_behind(
+    postgres_dsn: str, postgres_schema: str, store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
+) -> None:
+    """Of a pool of one connection, the next question gets its own answer."""
+    await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot()]))
+    impatient = await open_store(postgres_dsn, postgres_schema, timeout_s=2.0)
+    try:
+        with database.transaction():
+            database.execute("lock table snapshots in access exclusive mode")
+            with pytest.raises(StoreUnavailable, match="in time"):
+                await impatient.load_runs_as_of(3, ["run"])
+        assert await impatient.covered_as_of(3, {"run": 5}) == await store.covered_as_of(3, {"run": 5})
+    finally:
+        await impatient.close()
+
+
+@pytest.mark.parametrize("table", ["partitions", "runs", "message_chunks"])
+async def test_a_table_that_goes_is_named_and_waited_for(
+    store: PostgresStore, database: psycopg.Connection[dict[str, Any]], table: str
+) -> None:
+    """Whichever of the questions meets it; the others, which are not answered then, hide nothing."""
+    database.execute(sql.SQL("alter table {} rename to away").format(sql.Identifier(table)))
+    with pytest.raises((StoreUnavailable, StoreMisconfigured), match="tables"):
+        await store.load_runs_as_of(3, ["run"])
+    database.execute(sql.SQL("alter table away rename to {}").format(sql.Identifier(table)))
+    assert await store.load_runs_as_of(3, ["run"]) == (None, {})
 
 
 async def test_a_server_that_does_not_answer_in_time_is_unavailable(

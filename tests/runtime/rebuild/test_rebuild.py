@@ -16,7 +16,7 @@ from runfold.codec import inputs as codec_inputs
 from runfold.core.events import Settlement, WaitReason
 from runfold.core.fence import HEADER, Head, Kind
 from runfold.core.state import Status
-from runfold.runtime.rebuild import damage
+from runfold.runtime.rebuild.plan import Refused
 from runfold.runtime.verifying import verify
 from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.loop import run_virtual
@@ -117,7 +117,7 @@ def test_accepting_the_loss_of_records_repeats_no_effect(how: str) -> None:
                 cluster.broker.recreate(TOPICS.log)
             await cluster.start("unheard", "a")
             await cluster.approve("waits", 2)
-            with pytest.raises(damage.Refused, match="--accept-loss"):
+            with pytest.raises(Refused, match="--accept-loss"):
                 await rebuild(cluster)
             plan = await rebuild(cluster, accept_loss=True)
             assert plan.live == (["waits"] if how == "truncated" else [])
@@ -158,7 +158,7 @@ def test_the_log_of_another_installation_is_not_mended() -> None:
             row = cluster.database.partitions[0]
             cluster.database.partitions[0] = replace(row, cluster_id="ours", version=row.version)
             end = cluster.broker.bounds(TOPICS.log, 0)[1]
-            with pytest.raises(damage.Refused, match="belongs to another installation"):
+            with pytest.raises(Refused, match="belongs to another installation"):
                 await rebuild(cluster, accept_loss=True)
             assert cluster.broker.bounds(TOPICS.log, 0)[1] == end
 
@@ -179,7 +179,7 @@ def test_a_log_without_its_beginning_is_mended_from_what_postgres_knows() -> Non
             cluster.broker.delete_before(TOPICS.log, 0, cut)
             row = cluster.database.partitions[0]
             cluster.database.partitions[0] = replace(row, replay_from=cut - 2)
-            with pytest.raises(damage.Refused, match="2 of them were deleted"):
+            with pytest.raises(Refused, match="2 of them were deleted"):
                 await rebuild(cluster)
             plan = await rebuild(cluster, accept_loss=True)
             assert (plan.live, plan.stray) == ([], ["r0", "r1"])
@@ -201,7 +201,7 @@ def test_an_input_topic_that_was_made_again_is_mended_without_skipping_an_input(
             await a_few_runs(cluster, 3)
             cluster.broker.recreate(TOPICS.requests)
             await cluster.start("early", "a")
-            with pytest.raises(damage.Refused, match="deleted and made again"):
+            with pytest.raises(Refused, match="deleted and made again"):
                 await rebuild(cluster)
             plan = await rebuild(cluster, accept_loss=True)
             assert plan.refill == {TOPICS.requests: 3}
@@ -276,7 +276,7 @@ def test_a_run_that_cannot_be_read_cannot_be_held_and_nothing_is_mended() -> Non
             head = Head(Kind.EVENT, 0, 1).encode()
             cluster.broker.append(TOPICS.log, 0, b"r0", b"of a newer release", ((HEADER, head),))
             row = cluster.database.partitions[0]
-            with pytest.raises(damage.Refused, match=r"cannot read run r0: .*Deploy the release"):
+            with pytest.raises(Refused, match=r"cannot read run r0: .*Deploy the release"):
                 await rebuild(cluster, accept_loss=True)
             assert cluster.broker.bounds(TOPICS.log, 0)[1] == 3
             assert cluster.database.partitions[0] == row

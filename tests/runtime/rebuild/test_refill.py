@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
 
-from runfold.adapters.memory.publisher import MemoryPublisher
 from runfold.codec import inputs as codec_inputs
-from runfold.core.events import InputSettled, Settlement
-from runfold.core.positions import Position, Positions
+from runfold.core.positions import Position
 from runfold.core.state import Status
-from runfold.ports.publisher import Published
 from runfold.runtime.identity import refilling, unhandled_from
-from runfold.runtime.rebuild import damage, rebuilding
-from runfold.runtime.rebuild.refilling import end_of, refill
+from runfold.runtime.rebuild import mending
+from runfold.runtime.rebuild.plan import examine
+from runfold.runtime.rebuild.refilling import refill
 from runfold.testing.simulation.cluster import TOPICS, Cluster
 from runfold.testing.simulation.loop import run_virtual
-from tests.runtime.apps import everything, model_app, planless
-from tests.runtime.disasters import a_few_runs, at_rest, refused
-from tests.runtime.rebuild.rebuilds import rebuild, world_of
+from tests.runtime.apps import model_app, planless
+from tests.runtime.disasters import a_few_runs, at_rest
+from tests.runtime.rebuild.rebuilds import world_of
 from tests.runtime.test_gaps import InputsWithHoles, mark
 
 
@@ -43,9 +40,9 @@ def test_a_marker_that_stands_last_is_not_waited_for(how: str) -> None:
                     await cluster.start(run_id, "a")
             mark(cluster.broker)
             world = replace(world_of(cluster), inputs=InputsWithHoles(cluster.broker))
-            plan = await damage.examine(world, 0, accept_loss=True)
+            plan = await examine(world, 0, accept_loss=True)
             async with asyncio.timeout(600):
-                await rebuilding.carry_out(world, plan)
+                await mending.carry_out(world, plan)
             cluster.start_compactor()
             await cluster.start_executor(model_app("done"))
             if how == "log_tail_lost":
@@ -54,80 +51,6 @@ def test_a_marker_that_stands_last_is_not_waited_for(how: str) -> None:
                 assert (await cluster.ended("r9")).ended is Status.COMPLETED
             await cluster.start("later", "a")
             await cluster.ended("later")
-
-    run_virtual(main())
-
-
-class BrokenOff(MemoryPublisher):
-    """A publisher whose process dies behind ``left`` records; a sender writes once, behind the first of them."""
-
-    left = 1_000_000
-    sender: Callable[[], Awaitable[None]] | None = None
-
-    async def publish(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        *,
-        headers: tuple[tuple[str, bytes], ...] = (),
-        partition: int | None = None,
-    ) -> Published:
-        """Append one record."""
-        if self.left == 0:
-            raise RuntimeError("broken off")
-        self.left -= 1
-        published = await super().publish(topic, key, value, headers=headers, partition=partition)
-        if self.sender is not None:
-            await self.sender()
-            self.sender = None
-        return published
-
-
-@pytest.mark.parametrize("is_log_whole", [True, False])
-@pytest.mark.parametrize("left", range(5))
-def test_what_is_sent_between_the_empty_records_has_one_effect(left: int, *, is_log_whole: bool) -> None:
-    """A topic was cut. Wherever the command is broken off, everybody refuses, and running it again loses nothing."""
-    app, _ = planless()
-
-    async def main() -> None:
-        async with Cluster.running(partitions=1) as cluster:
-            process = await cluster.start_executor(app)
-            for run_id in ("r1", "r2", "r3", "r4"):
-                await cluster.start(run_id, "a")
-                await cluster.waiting(run_id, "error")
-            await at_rest(cluster, process)
-            cluster.broker.truncate(TOPICS.requests, 0, 0)
-            if not is_log_whole:
-                cluster.broker.truncate(TOPICS.log, 0, cluster.broker.bounds(TOPICS.log, 0)[1] - 1)
-
-            async def send() -> None:
-                await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
-                await cluster.start("early", "a")
-
-            publisher = BrokenOff(cluster.broker)
-            publisher.left, publisher.sender = left, send
-            world = replace(world_of(cluster), publisher=publisher)
-            plan = await damage.examine(world, 0, accept_loss=True)
-            assert plan.refill == {TOPICS.requests: 4}
-            if left == 4:  # an empty record, what is sent, another empty one, and two copies
-                await rebuilding.carry_out(world, plan)
-            else:
-                with pytest.raises(RuntimeError, match="broken off"):
-                    await rebuilding.carry_out(world, plan)
-                assert "is being rebuilt" in await refused(cluster, app)
-                with pytest.raises(damage.Refused, match="is being rebuilt"):
-                    await rebuild(cluster)
-                publisher.left = 100
-                await rebuilding.carry_out(world, await damage.examine(world, 0, accept_loss=True))
-            cluster.start_compactor()
-            await cluster.start_executor(app)
-            await asyncio.sleep(60)
-            # A run that may have gone on in what the log lost is held anew: what held it before is closed.
-            assert cluster.types("r1").count("Resumed") == (1 if is_log_whole else 2)
-            assert cluster.types("early") == ["RunStarted", "Interrupted"]
-            outcomes = {record.outcome for record in everything(cluster) if isinstance(record, InputSettled)}
-            assert outcomes <= {Settlement.DUPLICATE}
 
     run_virtual(main())
 
@@ -166,11 +89,11 @@ def test_an_input_on_an_offset_that_was_never_settled_has_one_effect() -> None:
             await cluster.start("early", "a")
             await cluster.request("r1", codec_inputs.encode_resume("r1", "dana"))
             world = world_of(cluster)
-            plan = await damage.examine(world, 0, accept_loss=True)
+            plan = await examine(world, 0, accept_loss=True)
             # As if offset 2 of the topic that is gone had been settled, and not the one before it.
             assert plan.replay is not None
             assert plan.replay.fence.positions.settle(TOPICS.requests, 2)
-            await rebuilding.carry_out(world, plan)
+            await mending.carry_out(world, plan)
             cluster.start_compactor()
             await cluster.start_executor(app)
             await asyncio.sleep(60)
@@ -180,55 +103,8 @@ def test_an_input_on_an_offset_that_was_never_settled_has_one_effect() -> None:
     run_virtual(main())
 
 
-def test_a_log_without_its_beginning_and_without_a_row_remembers_where_inputs_are_new() -> None:
-    """Postgres holds nothing of the partition either: a row is made that says so, and everybody refuses."""
-
-    async def main() -> None:
-        async with Cluster.running(partitions=1) as cluster:
-            await a_few_runs(cluster, 2)
-            cut = cluster.broker.bounds(TOPICS.log, 0)[1]
-            process = await cluster.start_executor(model_app("done"))
-            for run_id in ("r8", "r9"):
-                await cluster.start(run_id, "a")
-                await cluster.ended(run_id)
-            await at_rest(cluster, process)
-            cluster.broker.delete_before(TOPICS.log, 0, cut)
-            cluster.broker.truncate(TOPICS.requests, 0, 0)
-            del cluster.database.partitions[0]
-
-            async def send() -> None:
-                for run_id in (
-                    "early",
-                    "later",
-                ):  # on an offset that the log does not settle any more, and on one it does
-                    await cluster.start(run_id, "a")
-
-            publisher = BrokenOff(cluster.broker)
-            publisher.left, publisher.sender = 2, send
-            world = replace(world_of(cluster), publisher=publisher)
-            plan = await damage.examine(world, 0, accept_loss=True)
-            with pytest.raises(RuntimeError, match="broken off"):
-                await rebuilding.carry_out(world, plan)
-            assert "is being rebuilt" in await refused(cluster, model_app("done"))
-            await rebuild(cluster, accept_loss=True)
-            cluster.start_compactor()
-            await cluster.start_executor(model_app("done"))
-            runs = cluster.database.runs
-            await cluster.until(lambda: {"early", "later"} <= runs.keys())
-            await cluster.until(lambda: all(run.status is Status.COMPLETED for run in runs.values()))
-
-    run_virtual(main())
-
-
 def test_where_inputs_are_new_is_said_of_one_topic() -> None:
     """A topic that is made again meanwhile is another one: nothing in it was handled, wherever it stands."""
     assert unhandled_from(refilling(7, "id"), "id") == 7
     assert unhandled_from(refilling(7, "id"), "another") is None
     assert unhandled_from("id", "id") is None
-
-
-@pytest.mark.parametrize(("settled", "end"), [(Position(), 0), (Position(2), 2), (Position(2, {4, 3}), 5)])
-def test_nothing_is_settled_from_the_end_on(settled: Position, end: int) -> None:
-    """Offsets above a hole are settled too."""
-    assert end_of(settled) == end
-    assert not Positions({"t": settled}).is_settled("t", end)

@@ -10,7 +10,7 @@ from runfold.core.positions import Positions
 from runfold.ports.audit import Tables
 from runfold.ports.log import LogBounds
 from runfold.ports.store import PartitionRow
-from runfold.runtime.rebuild.damage import Plan
+from runfold.runtime.rebuild.plan import Plan
 from runfold.runtime.verifying import Report
 
 ROW = PartitionRow(

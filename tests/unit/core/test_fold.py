@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from runfold.codec.snapshots import encode_state
 from runfold.core.events import Cause, Interrupted, Outcome, Recovery, Source, WaitReason, Why
 from runfold.core.payload import inline_json
 from runfold.core.state import EntryKind, Phase, Status
@@ -277,15 +278,24 @@ def test_usage_and_cost_add_up() -> None:
     assert (run.state.cost_nano_usd, run.state.unpriced_calls) == (5, 1)
 
 
-@pytest.mark.parametrize("too_much", [{"usage": (("input_tokens", 2**63 - 10),)}, {"cost_nano_usd": 2**63 - 5}])
-def test_what_no_snapshot_could_hold_is_refused(too_much: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("most", "too_much"),
+    [
+        ({"usage": (("input_tokens", 2**63 - 11),)}, {"usage": (("input_tokens", 2**63 - 10),)}),
+        ({"cost_nano_usd": 2**63 - 6}, {"cost_nano_usd": 2**63 - 5}),
+        ({"cost_nano_usd": -(2**63) - 5}, {"cost_nano_usd": -(2**63) - 6}),
+        ({"usage": ()}, {"usage": (("input_tokens", 2**64),)}),
+    ],
+)
+def test_what_no_snapshot_could_hold_is_refused(most: dict[str, Any], too_much: dict[str, Any]) -> None:
     """Folded, it would stop the whole partition's compactor."""
     run = Run()
     run.turn("a")
     run.do(run.next.refuse("a"))
     run.do(run.next.ask())
-    run.refuses(replace(run.next.answer(), **too_much), "usage or cost above")
-    run.do(run.next.answer())
+    run.refuses(replace(run.next.answer(), **too_much), "usage or cost out of 64 bits")
+    run.do(replace(run.next.answer(), **most))
+    encode_state(run.state)
 
 
 def test_an_unknown_agent_is_stamped_later() -> None:

@@ -24,6 +24,7 @@ def test_the_position_is_the_lowest_unsettled_offset(offsets: list[int]) -> None
     assert position.next == lowest
     assert position.above == {offset for offset in offsets if offset > lowest}
     assert {offset for offset in range(14) if position.is_settled(offset)} == set(offsets)
+    assert position.end == max(offsets, default=-1) + 1
 
 
 @given(st.dictionaries(st.sampled_from(["requests", "approvals", "control"]), OFFSETS))

@@ -33,7 +33,10 @@ def test_an_app_is_found_from_the_current_folder() -> None:
         ("loading_app:nothing", "module 'loading_app' has no attribute 'nothing'; it has loading_app:app"),
         ("loading_app:number", "is a int, not a runfold.App; its module has loading_app:app"),
         ("loading_app_helper:app", "has no attribute 'app'; it has no App"),
-        ("loading_script:app", r"module 'loading_script' calls sys.exit\(0\) while it is imported: keep what"),
+        (
+            "loading_script:app",
+            r"the import of module 'loading_script' ends the process by sys.exit\(0\) \(loading_script.py:3\): keep",
+        ),
     ],
 )
 def test_what_is_no_app_is_an_error_with_the_reference(reference: str, said: str) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from runfold.service.errors import InstallationError
+from runfold.service.main import COLLECT_EVERY
 from runfold.service.watchdog import EXIT_STALLED
 from runfold.service.wiring import beside
 
@@ -89,7 +90,7 @@ def test_what_breaks_an_engine_is_told_without_its_group() -> None:
 def test_what_start_up_made_is_left_out_of_collections() -> None:
     body = (
         "import gc\n"
-        "kit.log.info('imported', frozen=gc.get_freeze_count(), every=gc.get_threshold()[0])\n"
+        "kit.log.info('imported', frozen=gc.get_freeze_count(), every=gc.get_threshold())\n"
         "async def work(): raise ValueError(f'{gc.get_freeze_count()}')\n"
         "async def leave(): ...\n"
         "made = [[] for _ in range(1000)]\n"
@@ -100,7 +101,7 @@ def test_what_start_up_made_is_left_out_of_collections() -> None:
         frozen = imported["frozen"]
         assert isinstance(frozen, int)
         assert frozen > 10_000
-        assert imported["every"] == 50_000
+        assert imported["every"] == list(COLLECT_EVERY)
         assert int(str(until(process, "failed")["error"])) >= frozen + 1000
 
 
@@ -121,6 +122,19 @@ def test_a_wrong_installation_is_2_with_the_mend() -> None:
     with service("raise InstallationError('topics are missing: run `runfold setup`')") as process:
         assert "run `runfold setup`" in str(until(process, "start_refused")["error"])
         assert process.wait(10) == 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "raise SystemExit(0)",
+        "async def leave(): raise SystemExit(0)\nasync with asyncio.TaskGroup() as group: group.create_task(leave())",
+    ],
+)
+def test_a_service_that_the_authors_code_ends_has_failed(body: str) -> None:
+    with service(body) as process:
+        assert until(process, "failed")["error"] == "SystemExit: 0 was raised in a service"
+        assert process.wait(10) == 1
 
 
 def test_a_failure_is_1_and_says_why() -> None:

@@ -16,7 +16,8 @@ from runfold.cli.running import FAILED, USAGE, CommandError, say, with_settings
 from runfold.cli.words import counted
 
 if TYPE_CHECKING:
-    from runfold.runtime.rebuild.damage import Plan, World
+    from runfold.runtime.rebuild.plan import Plan
+    from runfold.runtime.rebuild.world import World
     from runfold.runtime.verifying import Report
     from runfold.service.settings import ClientSettings
 
@@ -87,23 +88,24 @@ def rebuild(
 
     async def body(settings: ClientSettings) -> None:
         from runfold.ports.store import StaleCompactor  # noqa: PLC0415 - heavy
-        from runfold.runtime.rebuild import damage, rebuilding  # noqa: PLC0415 - heavy
+        from runfold.runtime.rebuild.mending import carry_out  # noqa: PLC0415 - heavy
         from runfold.runtime.rebuild.pen import OtherWriter  # noqa: PLC0415 - heavy
+        from runfold.runtime.rebuild.plan import Refused, examine  # noqa: PLC0415 - heavy
 
         chosen = _chosen(partition, settings)
         async with AsyncExitStack() as stack:
             world = await _reach(settings, stack)
             try:
-                plans = [await damage.examine(world, number, accept_loss=accept_loss) for number in chosen]
+                plans = [await examine(world, number, accept_loss=accept_loss) for number in chosen]
                 for plan in plans:
                     tell(plan, is_done=yes)
                 if not yes:
                     say("nothing was changed: say --yes to do it")
                     return
                 for plan in plans:
-                    await rebuilding.carry_out(world, plan)
+                    await carry_out(world, plan)
                     _write(f"partition {plan.partition}: done, the compactor folds it again")
-            except (damage.Refused, OtherWriter, StaleCompactor) as error:
+            except (Refused, OtherWriter, StaleCompactor) as error:
                 raise CommandError(str(error), FAILED) from error
 
     with_settings(ctx, body)
@@ -124,7 +126,7 @@ async def _reach(settings: ClientSettings, stack: AsyncExitStack) -> World:
     from runfold.adapters.kafka.publisher import KafkaPublisher  # noqa: PLC0415 - the same
     from runfold.adapters.system import SystemChance, SystemClock  # noqa: PLC0415 - the same
     from runfold.ports.topics import Topics  # noqa: PLC0415 - the same
-    from runfold.runtime.rebuild.damage import World  # noqa: PLC0415 - the same
+    from runfold.runtime.rebuild.world import World  # noqa: PLC0415 - the same
     from runfold.service.reach import kafka_config, reach_kafka, reach_postgres  # noqa: PLC0415 - the same
 
     await reach_kafka(settings)

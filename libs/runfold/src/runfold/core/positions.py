@@ -23,6 +23,11 @@ class Position:
         self.next = next_offset
         self.above = set() if above is None else above
 
+    @property
+    def end(self) -> int:
+        """The first offset from which on none is settled."""
+        return max(self.next, max(self.above, default=-1) + 1)
+
     def settle(self, offset: int) -> bool:
         """Take note of a settled input; False if it was settled before."""
         if self.is_settled(offset):

@@ -70,8 +70,8 @@ _RETURNABLE = (Phase.ASKED, Phase.REJECTED, Phase.REQUESTED, Phase.IN_DOUBT, Pha
 # Sources of a result that needs no request, and is always an error for the model.
 _UNREQUESTED = (Source.DENIED, Source.INVALID)
 
-_LARGEST = 2**63 - 1
-"""No snapshot and no row holds a larger number."""
+# What a number in a snapshot can be: Avro's long.
+_LONG = range(-(2**63), 2**63)
 
 
 def fold(state: State | None, event: Event) -> State:
@@ -150,7 +150,8 @@ def _model_responded(state: State, event: ModelResponded) -> None:
     _need(len(set(ids)) == len(ids), event, "holds two tool calls of one id")
     usage = state.usage | {name: state.usage.get(name, 0) + count for name, count in event.usage}
     cost = state.cost_nano_usd + (event.cost_nano_usd or 0)
-    _need(max(cost, *usage.values()) <= _LARGEST, event, "brings the run's usage or cost above {}", _LARGEST)
+    is_storable = all(number in _LONG for number in (cost, *usage.values()))
+    _need(is_storable, event, "brings the run's usage or cost out of 64 bits")
     state.model_call = None
     _append(state, Entry(EntryKind.RESPONSE, event.seq, event.message, message_format=event.message_format))
     state.turn = Turn(Call(asked) for asked in event.tool_calls)
@@ -214,7 +215,9 @@ def _tool_returned(state: State, event: ToolReturned) -> None:
     _take_step(state, event, call, event.step)
     seen = event.for_model if event.for_model is not None else event.result
     call.phase, call.patch = RETURNED, event.patch
-    call.entry = Entry(EntryKind.TOOL, event.seq, seen, event.tool_call_id, call.asked.tool, event.outcome.value)
+    # The outcome's text: its member is no text to the compiled codec, which would leave it to fastavro.
+    outcome = event.outcome.value
+    call.entry = Entry(EntryKind.TOOL, event.seq, seen, event.tool_call_id, call.asked.tool, outcome)
     _close_turn_if_complete(state)
 
 

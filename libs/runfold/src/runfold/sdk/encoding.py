@@ -57,7 +57,8 @@ class Encoder:
         """
         if self._adapter is not None:
             try:
-                # What `dump_json` calls, without the dozen options that it passes on.
+                # What `dump_json` calls, without the dozen options that it passes on. False, not "none": that takes a
+                # microsecond to be understood, and both mean the same.
                 return _canonical(self._adapter.serializer.to_json(value, warnings=False))
             except (PydanticSerializationError, ValueError, TypeError, AttributeError, RecursionError):
                 return dump_any(value)  # the author's annotation was wrong; the value may still be plain

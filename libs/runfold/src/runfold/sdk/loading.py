@@ -9,14 +9,15 @@ from types import ModuleType
 
 from runfold.sdk.app import App
 from runfold.sdk.errors import AppNotFound
+from runfold.sdk.frames import where_raised
 
 
 def load_app(reference: str) -> App:
     """Import an app by ``module:attribute``, with the current folder on ``sys.path``.
 
     Raises:
-        AppNotFound: The text is no such reference, the module or the attribute does not exist, it is no ``App``, or the
-            module wants to end the process. What else the author's module itself raises is raised.
+        AppNotFound: The text is no such reference, the module or the attribute does not exist, it is no ``App``, or its
+            import ends the process. What else the author's module itself raises is raised.
     """
     module_name, colon, attribute = reference.partition(":")
     if not (module_name and colon and attribute):
@@ -56,7 +57,7 @@ def _import(module_name: str, reference: str, here: str) -> ModuleType:
     except SystemExit as error:
         said = "" if error.code is None else repr(error.code)
         message = (
-            f"app {reference!r}: module {module_name!r} calls sys.exit({said}) while it is imported: keep what is to "
-            'run as a script under `if __name__ == "__main__":`'
+            f"app {reference!r}: the import of module {module_name!r} ends the process by sys.exit({said})"
+            f'{where_raised(error)}: keep what is to run as a script under `if __name__ == "__main__":`'
         )
         raise AppNotFound(message) from error

@@ -16,10 +16,11 @@ from runfold.adapters.postgres.statements import check_schema, load_statements
 from runfold.ports.store import StoreUnavailable
 
 Connection = psycopg.AsyncConnection[DictRow]
-Query = tuple[str, Mapping[str, object]]
-"""A named query and its arguments."""
+Asked = tuple[str, Mapping[str, object]]
+"""The name of a query, and its arguments."""
 
-READ_ONLY = "set transaction isolation level repeatable read, read only"
+_READ_ONLY = "set transaction isolation level repeatable read, read only"
+_BEGIN = "begin isolation level repeatable read, read only"
 
 # A host that vanished without a word is noticed after about ten seconds; the DSN may say otherwise.
 _DEFAULTS = {
@@ -138,19 +139,33 @@ class Database:
             await cursor.execute(self.statements[name], arguments)
             return await cursor.fetchall()
 
-    async def fetch_together(self, *queries: Query) -> list[list[DictRow]]:
-        """Run named queries on one snapshot of the data, in one journey to the server, and give the rows of each.
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Connection]:
+        """Lend a connection that sees one moment of the data, and changes nothing; errors as of ``connection``."""
+        async with self.connection() as connection, connection.transaction():
+            await connection.execute(_READ_ONLY)
+            yield connection
+
+    async def fetch_together(self, *asked: Asked) -> list[list[DictRow]]:
+        """Run named queries on one moment of the data, in one journey to the server, and give the rows of each.
 
         Raises:
             StoreUnavailable, StoreMisconfigured: As of ``connection``.
         """
         async with self.connection() as connection:
-            async with connection.pipeline(), connection.transaction():
-                await connection.execute(READ_ONLY)
-                cursors = [
-                    await connection.cursor(binary=True).execute(self.statements[name], arguments)
-                    for name, arguments in queries
-                ]
+            try:
+                # Not psycopg's transaction(): within a pipeline it waits for the beginning, and for the end.
+                async with connection.pipeline():
+                    await connection.execute(_BEGIN)
+                    cursors = [
+                        await connection.cursor(binary=True).execute(self.statements[name], arguments)
+                        for name, arguments in asked
+                    ]
+                    await connection.execute("commit")
+            except BaseException:
+                # Wherever it stands in the transaction: nobody else gets it.
+                await connection.close()
+                raise
             return [await cursor.fetchall() for cursor in cursors]
 
     async def execute(self, connection: Connection, name: str, **arguments: object) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from psycopg.rows import DictRow
 
-from runfold.adapters.postgres.database import READ_ONLY, Database, Query
+from runfold.adapters.postgres.database import Asked, Database
 from runfold.adapters.postgres.rows import read_chunk, read_partition, read_snapshot
 from runfold.ports.store import ChunkRow, PartitionRow, SnapshotRow, StoredRun, Watermark
 
@@ -22,8 +22,7 @@ class SnapshotReader:
         self, partition: int, also: Collection[str] = ()
     ) -> tuple[PartitionRow | None, list[StoredRun]]:
         """See ``ports.store.Snapshots``."""
-        async with self._database.connection() as connection, connection.transaction():
-            await connection.execute(READ_ONLY)
+        async with self._database.reading() as connection:
             rows = await self._database.fetch(connection, "partition_by_number", partition=partition)
             active = await self._database.fetch(connection, "stored_active", partition=partition)
             known = {row["run_id"] for row in active}
@@ -31,19 +30,19 @@ class SnapshotReader:
             if others:
                 active += await self._database.fetch(connection, "stored_by_id", run_ids=others)
             run_ids = [row["run_id"] for row in active]
-            snapshots = await self._database.fetch(connection, "snapshots_by_run", run_ids=run_ids)
-            chunks = await self._database.fetch(connection, "chunks_by_run", run_ids=run_ids)
+            snapshots = await self._database.fetch(connection, "snapshots_by_run", run_ids=run_ids) if active else []
+            chunks = await self._database.fetch(connection, "chunks_by_run", run_ids=run_ids) if active else []
         return (read_partition(rows[0]) if rows else None), list(_stored(active, snapshots, chunks).values())
 
     async def load_runs(self, run_ids: Sequence[str]) -> dict[str, StoredRun]:
         """See ``ports.store.Snapshots``."""
-        return _stored(*await self._database.fetch_together(*_of_runs(run_ids)))
+        return _stored(*await self._database.fetch_together(*_all_of(run_ids)))
 
     async def load_runs_as_of(
         self, partition: int, run_ids: Sequence[str]
     ) -> tuple[Watermark | None, dict[str, StoredRun]]:
         """See ``ports.store.Snapshots``."""
-        rows, *found = await self._database.fetch_together(_watermark_of(partition), *_of_runs(run_ids))
+        rows, *found = await self._database.fetch_together(_watermark_of(partition), *_all_of(run_ids))
         return _watermark(rows), _stored(*found)
 
     async def covered_as_of(self, partition: int, seqs: Mapping[str, int]) -> tuple[Watermark | None, set[str]]:
@@ -66,7 +65,7 @@ class SnapshotReader:
         return [row["run_id"] for row in rows]
 
 
-def _watermark_of(partition: int) -> Query:
+def _watermark_of(partition: int) -> Asked:
     return ("partition_watermark", {"partition": partition})
 
 
@@ -74,10 +73,10 @@ def _watermark(rows: list[DictRow]) -> Watermark | None:
     return Watermark(**rows[0]) if rows else None
 
 
-def _of_runs(run_ids: Sequence[str]) -> list[Query]:
-    """Ask for all that is stored of some runs; none of the answers is needed for another question."""
-    names = {"run_ids": list(run_ids)}
-    return [(name, names) for name in ("stored_by_id", "snapshots_by_run", "chunks_by_run")]
+def _all_of(run_ids: Sequence[str]) -> list[Asked]:
+    """The three questions that together tell all that is stored of some runs."""
+    arguments = {"run_ids": list(run_ids)}
+    return [(name, arguments) for name in ("stored_by_id", "snapshots_by_run", "chunks_by_run")]
 
 
 def _stored(runs: list[DictRow], snapshots: list[DictRow], chunks: list[DictRow]) -> dict[str, StoredRun]:

@@ -39,9 +39,10 @@ from runfold.core.state import State, Status
 from runfold.core.transitions import fold
 from runfold.ports.inputs import InputRecord
 from runfold.ports.store import RunRow
-from runfold.runtime.rebuild.damage import Plan, World, unknown_offsets
 from runfold.runtime.rebuild.pen import Pen
+from runfold.runtime.rebuild.plan import Plan, unknown_offsets
 from runfold.runtime.rebuild.refilling import read
+from runfold.runtime.rebuild.world import World
 
 _BATCH = 500
 _HELD = (
@@ -54,18 +55,17 @@ _BEGUN = (
 )
 
 
-async def write_what_is_lost(world: World, plan: Plan) -> None:
+async def write_what_is_not_known(world: World, plan: Plan) -> None:
     """Write what is not known into the log."""
     pen = Pen(world.log, world.clock, world.chance, plan.partition)
     await pen.claim()
-    known = {} if plan.replay is None else plan.replay.runs
     held: list[tuple[str | None, LogRecordBody]] = []
     for run_id in plan.live:
-        state = known[run_id].state
+        state = plan.runs[run_id].state
         if state is not None:
             held.extend((run_id, event) for event in _hold_again(state, pen.stamp))
     await pen.write(held)
-    made: set[str] = set(known)
+    made: set[str] = set(plan.runs)
     for topic in sorted(world.topics.inputs):
         async for records in _input_records(world, plan, topic, pen, made):
             await pen.write(records)

@@ -28,11 +28,6 @@ _BATCH: Final = 500
 _PATIENCE_S: Final = 10.0
 
 
-def end_of(settled: Position) -> int:
-    """Give the first offset from which on none is settled."""
-    return max([settled.next, *(offset + 1 for offset in settled.above)])
-
-
 async def refill(
     inputs: Inputs, publisher: Publisher, partition: int, topic: str, settled: Position, *, unhandled_from: int
 ) -> None:
@@ -44,7 +39,7 @@ async def refill(
         unhandled_from: Nothing that stands there or behind was ever handled.
     """
     ids = await inputs.identities()
-    upto = end_of(settled)
+    upto = settled.end
     bounds = await inputs.bounds(topic, partition)
     end = bounds.end
     while end < upto:

@@ -1,20 +1,20 @@
 """Throws away what Postgres holds of a partition, to be folded again; and mends a log that lost records.
 
 A log that is whole says everything: nothing but Postgres is touched. A log that lost records does not say any more what
-was done, so that is written into it first, by a claim of this command (``lost``). Until all of it is durable, the
-partition's row says that it is being rebuilt, and every service refuses to use it.
+was done: what is therefore not known is written into it first, as records (``lost``), by a claim of this command. From
+before that until the row is dropped, the row says that the partition is being rebuilt, and every service refuses it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from runfold.core.positions import Positions
 from runfold.ports.store import PartitionRow
 from runfold.runtime.identity import REBUILDING
-from runfold.runtime.rebuild.damage import Plan, World
-from runfold.runtime.rebuild.lost import write_what_is_lost
+from runfold.runtime.rebuild.lost import write_what_is_not_known
+from runfold.runtime.rebuild.plan import Plan
 from runfold.runtime.rebuild.refilling import refill
+from runfold.runtime.rebuild.world import World
 
 
 async def carry_out(world: World, plan: Plan) -> PartitionRow | None:
@@ -32,12 +32,11 @@ async def carry_out(world: World, plan: Plan) -> PartitionRow | None:
         # be taken for a damaged one by the next run of the command, and every run of it be held.
         if plan.log_damaged or plan.cut:
             row = await world.store.set_row(_marked(row or fresh, plan))
-        positions = Positions() if plan.replay is None else plan.replay.fence.positions
         for topic in plan.refill:
-            settled, unhandled = positions.of(topic), plan.unhandled[topic]
+            settled, unhandled = plan.settled.of(topic), plan.unhandled[topic]
             await refill(world.inputs, world.publisher, plan.partition, topic, settled, unhandled_from=unhandled)
         if plan.log_damaged:
-            await write_what_is_lost(world, plan)
+            await write_what_is_not_known(world, plan)
         begin = plan.bounds.begin
         fresh = replace(fresh, applied=begin, replay_from=begin)
     if row is None and fresh.applied == 0:

@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from runfold.core.fence import Fence
 from runfold.core.positions import Positions
-from runfold.ports.audit import AuditStore, Tables
-from runfold.ports.clock import Chance, Clock
-from runfold.ports.inputs import Inputs
-from runfold.ports.log import Log, LogBounds, LogUnrecoverable
-from runfold.ports.publisher import Publisher
+from runfold.ports.audit import Tables
+from runfold.ports.log import LogBounds, LogUnrecoverable
 from runfold.ports.store import PartitionRow
-from runfold.ports.topics import Topics
 from runfold.runtime.identity import REBUILDING, check_inputs, has_other_tail, inspect, refilling, unhandled_from
-from runfold.runtime.rebuild.refilling import end_of
-from runfold.runtime.restore import Replay, nothing_stored
+from runfold.runtime.rebuild.world import World
+from runfold.runtime.restore import Loaded, Replay, nothing_stored
 
 
 class Refused(Exception):
     """Nothing was changed; the message says why, and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What the command works on."""
-
-    log: Log
-    inputs: Inputs
-    store: AuditStore
-    topics: Topics
-    partitions: int
-    publisher: Publisher
-    clock: Clock
-    chance: Chance
 
 
 @dataclass(slots=True)
@@ -69,6 +52,16 @@ class Plan:
     cut: dict[str, str] = field(default_factory=dict)
     refill: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def runs(self) -> Mapping[str, Loaded]:
+        """The runs in a damaged log."""
+        return {} if self.replay is None else self.replay.runs
+
+    @property
+    def settled(self) -> Positions:
+        """The inputs that a damaged log settles."""
+        return Positions() if self.replay is None else self.replay.fence.positions
+
 
 async def examine(world: World, partition: int, *, accept_loss: bool) -> Plan:
     """Look what is there, and what would have to be done; changes nothing.
@@ -85,14 +78,14 @@ async def examine(world: World, partition: int, *, accept_loss: bool) -> Plan:
         raise Refused(f"{plan.damage} Nothing was changed.")
     plan.replay = Replay(partition, world.log, None, Fence(-1))
     await plan.replay.read(plan.bounds.begin, plan.bounds.end)
-    _refuse_strangers(plan, set(plan.replay.runs))
-    await _look_at_inputs(world, plan, plan.replay.fence.positions)
+    _refuse_strangers(plan)
+    await _look_at_inputs(world, plan)
     if plan.tail_lost:
-        _refuse_parked(plan, plan.replay)
-        states = {run_id: loaded.state for run_id, loaded in plan.replay.runs.items()}
+        _refuse_parked(plan)
+        states = {run_id: loaded.state for run_id, loaded in plan.runs.items()}
         # One that is held, too: it may have been let go, by a person or by code that fits it again.
         plan.live = sorted(run_id for run_id, state in states.items() if state is not None and state.ended is None)
-    plan.stray = sorted(set(tables.runs) - set(plan.replay.runs))
+    plan.stray = sorted(tables.runs.keys() - plan.runs.keys())
     for topic in world.topics.inputs:
         plan.unknown[topic] = len(await unknown_offsets(world, plan, topic))
     return plan
@@ -129,10 +122,10 @@ async def _find_damage(world: World, plan: Plan) -> None:
         )
 
 
-def _refuse_strangers(plan: Plan, found: set[str]) -> None:
+def _refuse_strangers(plan: Plan) -> None:
     """A log of which Postgres knows next to nothing is no log that lost records: it is somebody else's."""
-    unknown = found - set(plan.tables.runs)
-    if plan.is_another and len(unknown) > len(found) / 2:
+    unknown = plan.runs.keys() - plan.tables.runs.keys()
+    if plan.is_another and len(unknown) > len(plan.runs) / 2:
         raise Refused(
             f"log partition {plan.partition} holds {len(unknown)} runs that Postgres does not know, e.g. "
             f"{min(unknown)}: it belongs to another installation. Mend RUNFOLD_KAFKA_BOOTSTRAP, RUNFOLD_TOPIC_PREFIX "
@@ -140,9 +133,9 @@ def _refuse_strangers(plan: Plan, found: set[str]) -> None:
         )
 
 
-def _refuse_parked(plan: Plan, replay: Replay) -> None:
+def _refuse_parked(plan: Plan) -> None:
     """A run that cannot be folded cannot be held: code that can fold it would let it go on."""
-    parked = sorted((run_id, loaded.parked) for run_id, loaded in replay.runs.items() if loaded.parked is not None)
+    parked = sorted((run_id, loaded.parked) for run_id, loaded in plan.runs.items() if loaded.parked is not None)
     if parked:
         run_id, why = parked[0]
         others = f" (and {len(parked) - 1} more)" if len(parked) > 1 else ""
@@ -156,12 +149,12 @@ def _refuse_parked(plan: Plan, replay: Replay) -> None:
 # --- the input topics -------------------------------------------------------------------------------------------
 
 
-async def _look_at_inputs(world: World, plan: Plan, settled: Positions) -> None:
+async def _look_at_inputs(world: World, plan: Plan) -> None:
     """Find the topics that are others now, and those in which settled offsets would be given to new inputs."""
     ids = await world.inputs.identities()
     known = {} if plan.row is None else plan.row.input_ids
     for topic in world.topics.inputs:
-        topic_id, upto = ids[topic], end_of(settled.of(topic))
+        topic_id, upto = ids[topic], plan.settled.of(topic).end
         end = (await world.inputs.bounds(topic, plan.partition)).end
         recorded = known.get(topic, topic_id)
         begun = unhandled_from(recorded, topic_id)
@@ -178,7 +171,7 @@ async def _look_at_inputs(world: World, plan: Plan, settled: Positions) -> None:
 async def unknown_offsets(world: World, plan: Plan, topic: str) -> list[int]:
     """Offsets without a record in the log that may have had their effect all the same."""
     bounds = await world.inputs.bounds(topic, plan.partition)
-    settled = Positions() if plan.replay is None else plan.replay.fence.positions
+    settled = plan.settled
     end = min(bounds.end, plan.unhandled.get(topic, bounds.end))
     offsets = [offset for offset in range(settled.of(topic).next, end) if not settled.is_settled(topic, offset)]
     if plan.tail_lost or plan.row is None:
