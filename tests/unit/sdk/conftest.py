@@ -30,5 +30,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "loading_app_helper.py").write_text("GREETING = 'hello '\n")
     (tmp_path / "loading_broken.py").write_text("import not_installed_anywhere\n")
     (tmp_path / "loading_script.py").write_text("import sys\n\nsys.exit(0)\n")
+    (tmp_path / "loading_lazy.py").write_text("import sys\n\ndef __getattr__(name):\n    sys.exit()\n")
     sys.dont_write_bytecode = True
     return tmp_path

@@ -35,8 +35,10 @@ def test_an_app_is_found_from_the_current_folder() -> None:
         ("loading_app_helper:app", "has no attribute 'app'; it has no App"),
         (
             "loading_script:app",
-            r"the import of module 'loading_script' ends the process by sys.exit\(0\) \(loading_script.py:3\): keep",
+            r"what it imports ends the process by sys.exit\(0\) \(loading_script.py:3\): keep",
         ),
+        ("loading_lazy:app", r"what it imports ends the process by sys.exit\(\) \(loading_lazy.py:4\): keep"),
+        ("loading_app.py:app", "write the module, not its file: loading_app:app"),
     ],
 )
 def test_what_is_no_app_is_an_error_with_the_reference(reference: str, said: str) -> None:

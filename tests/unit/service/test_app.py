@@ -18,7 +18,7 @@ BROKEN = {
     "import": ("import json\nimport not_installed_anywhere\n", "ModuleNotFoundError: No module named"),
     "name": ("\nfrom json import nothing_of_it\n", "ImportError: cannot import name"),
     "syntax": ("\nimport broken_app_parts.unreadable\n", "SyntaxError: "),
-    "exit": ("import sys\nsys.exit(2)\n", "the import of module 'broken_app' ends the process by sys.exit(2)"),
+    "exit": ("import sys\nsys.exit(2)\n", "what it imports ends the process by sys.exit(2)"),
     "declaration": ("from runfold import tool\n@tool\ndef read() -> int: ...\n", "write @tool(recovery=...)"),
 }
 PARTS = "broken_app_parts"

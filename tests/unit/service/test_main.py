@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from runfold.service.errors import InstallationError
-from runfold.service.main import COLLECT_EVERY
+from runfold.service.garbage import THRESHOLDS
 from runfold.service.watchdog import EXIT_STALLED
 from runfold.service.wiring import beside
 
@@ -101,7 +101,7 @@ def test_what_start_up_made_is_left_out_of_collections() -> None:
         frozen = imported["frozen"]
         assert isinstance(frozen, int)
         assert frozen > 10_000
-        assert imported["every"] == list(COLLECT_EVERY)
+        assert imported["every"] == list(THRESHOLDS)
         assert int(str(until(process, "failed")["error"])) >= frozen + 1000
 
 

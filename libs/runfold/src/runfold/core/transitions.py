@@ -148,7 +148,9 @@ def _model_responded(state: State, event: ModelResponded) -> None:
     _need_open_model_call(state, event)
     ids = [asked.tool_call_id for asked in event.tool_calls]
     _need(len(set(ids)) == len(ids), event, "holds two tool calls of one id")
-    usage = state.usage | {name: state.usage.get(name, 0) + count for name, count in event.usage}
+    usage = dict(state.usage)
+    for name, count in event.usage:
+        usage[name] = usage.get(name, 0) + count
     cost = state.cost_nano_usd + (event.cost_nano_usd or 0)
     is_storable = all(number in _LONG for number in (cost, *usage.values()))
     _need(is_storable, event, "brings the run's usage or cost out of 64 bits")

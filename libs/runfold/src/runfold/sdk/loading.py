@@ -19,9 +19,25 @@ def load_app(reference: str) -> App:
         AppNotFound: The text is no such reference, the module or the attribute does not exist, it is no ``App``, or its
             import ends the process. What else the author's module itself raises is raised.
     """
+    try:
+        return _load(reference)
+    except SystemExit as error:
+        said = "" if error.code is None else repr(error.code)
+        message = (
+            f"app {reference!r}: what it imports ends the process by sys.exit({said}){where_raised(error)}: keep what "
+            'is to run as a script under `if __name__ == "__main__":`'
+        )
+        raise AppNotFound(message) from error
+
+
+def _load(reference: str) -> App:
     module_name, colon, attribute = reference.partition(":")
     if not (module_name and colon and attribute):
         message = f"{reference!r} is no app: write module:attribute, for example my_agents:app"
+        raise AppNotFound(message)
+    if module_name.endswith(".py"):
+        name = module_name.removesuffix(".py").replace("/", ".")
+        message = f"{reference!r} is no app: write the module, not its file: {name}:{attribute}"
         raise AppNotFound(message)
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
@@ -52,12 +68,5 @@ def _import(module_name: str, reference: str, here: str) -> ModuleType:
         message = (
             f"app {reference!r}: there is no module {module_name!r}; it was looked for in {here} and in what is "
             "installed (start in the folder of the module, or install its package)"
-        )
-        raise AppNotFound(message) from error
-    except SystemExit as error:
-        said = "" if error.code is None else repr(error.code)
-        message = (
-            f"app {reference!r}: the import of module {module_name!r} ends the process by sys.exit({said})"
-            f'{where_raised(error)}: keep what is to run as a script under `if __name__ == "__main__":`'
         )
         raise AppNotFound(message) from error

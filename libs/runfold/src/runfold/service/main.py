@@ -7,18 +7,17 @@ them; 70 the event loop hung.
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 import uvloop
 
 from runfold.runtime.resting import sleep_unless
-from runfold.service import health, logs, options
+from runfold.service import garbage, health, logs, options
 from runfold.service.errors import InstallationError
 from runfold.service.health import Health
 from runfold.service.metrics import Metrics
@@ -29,11 +28,6 @@ FAILED, REFUSED = 1, 2
 RETRY_S = 3.0
 STOP_S = 40.0
 """Bound of a clean stop: the drain of a hand-over (20 s), leaving the group, the last acknowledgements."""
-
-COLLECT_EVERY: Final = (50_000, 10, 20)
-"""Thresholds of the garbage collector. The first counts what lives longer than since the last look: below the objects
-of all steps in flight, each of them is looked at several times; far above it, one look takes long. Whole collections
-come as seldom as with (10_000, 20, 50)."""
 
 T = TypeVar("T")
 S = TypeVar("S", bound=ServiceSettings)
@@ -105,9 +99,7 @@ class Kit:
         Raises:
             ExceptionGroup: What either of the two raised.
         """
-        # As _spare_the_collector, of what was made since; an author's import may have left much to free.
-        gc.collect()
-        gc.freeze()
+        garbage.spare_start()
         async with asyncio.TaskGroup() as group:
             running = group.create_task(work, name="engine")
             stopped = group.create_task(self.stop.wait(), name="stop")
@@ -172,7 +164,7 @@ class Service(Generic[S]):
 
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the service; gives the exit code."""
-        _spare_the_collector()
+        garbage.spare_imports()
         given = options.parse(self._name, self._about, self._kind.model_fields, argv)
         try:
             settings = load(self._kind, given)
@@ -192,7 +184,7 @@ class Service(Generic[S]):
         _stop_on_signals(kit)
         kit.log.info("starting", settings=settings.model_dump(mode="json", exclude={"postgres_dsn"}))
         try:
-            async with Watchdog(), _served(settings, kit):
+            async with Watchdog(), garbage.young_looked_through(), _served(settings, kit):
                 await kit.bounded(self._serve(settings, kit))
         except Stopped:
             kit.log.info("stopped_before_ready")
@@ -205,17 +197,6 @@ class Service(Generic[S]):
         else:
             kit.log.info("stopped")
         return 0
-
-
-def _spare_the_collector() -> None:
-    """Leave out of every garbage collection what the imports have made, and collect more seldom.
-
-    Records and events are freed by their counts; looking for cycles among them took a tenth of the compactor's time, a
-    fifth of an executor's with 10,000 runs, and while pydantic-ai is imported, an eighth of a start. Nothing is
-    collected before the freezing: that takes 0.05 s, and finds ten objects.
-    """
-    gc.freeze()
-    gc.set_threshold(*COLLECT_EVERY)
 
 
 def _stop_on_signals(kit: Kit) -> None:
