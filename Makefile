@@ -88,7 +88,7 @@ bench-takeover: setup ## How long runs stand still: SIGKILL, SIGTERM, scale-out 
 stack-up: setup ## Start Kafka, Postgres and S3 for development; writes .stack/env
 	@$(RUN) -m devstack up --mode $(STACK)
 
-stack-down: setup ## Stop what stack-up started
+stack-down: setup ## Stop what stack-up started, and remove its data
 	@$(RUN) -m devstack down
 
 stack-status: setup ## Say which servers of stack-up are running

@@ -66,7 +66,7 @@ def down() -> int:
     record = Record.load(_BASE / _NAME)
     if record is not None:
         record.stop_all()
-        print("devstack: down")
+        print("devstack: down, and its data removed")
     else:
         print("devstack: nothing is up")
     shutil.rmtree(_BASE / _NAME, ignore_errors=True)

@@ -71,7 +71,11 @@ def wait_until(ready: Callable[[], bool], service: ServiceName, address: str, ti
     deadline = time.monotonic() + timeout_s
     while not ready():
         if time.monotonic() >= deadline:
-            message = f"{service} at {address} ({ADDRESS_VARIABLE[service]}) does not answer within {timeout_s:.0f} s"
+            variable = ADDRESS_VARIABLE[service]
+            message = (
+                f"{service} at {address} ({variable}) does not answer within {timeout_s:.0f} s: start it; or, if the "
+                f"address is that of a stack that is gone, unset {variable} (a new shell has none of them)"
+            )
             raise StackError(message)
         time.sleep(_TICK_S)
 

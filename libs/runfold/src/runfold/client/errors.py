@@ -7,7 +7,10 @@ class RunNotFoundError(Exception):
     """No run of that id exists, neither in Postgres nor in the log behind it."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"there is no run {run_id!r}; `runfold list` shows those that exist")
+        super().__init__(
+            f"there is no run {run_id!r}: none was started under this id, or no executor has taken it up yet; "
+            "`runfold list` shows those that exist, `runfold check` whether the settings fit them"
+        )
         self.run_id = run_id
 
 
