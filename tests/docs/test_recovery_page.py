@@ -12,10 +12,21 @@ import pytest
 from runfold import Agent, App, Recovery, ToolContext, tool
 from runfold.adapters.postgres.effects import open_effects
 from runfold.core.events import Outcome
+from runfold.core.policy import tool_backoff
 from runfold.ports.agents import Invocation, Returned
 from runfold.testing import ScriptedModel
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "recovery.md"
+
+
+def test_retries_and_their_pauses_are_what_the_page_says() -> None:
+    @tool(recovery=Recovery.KEYED)
+    async def send(ctx: ToolContext[None]) -> None: ...
+
+    first, second, *_, longest = [tool_backoff(retries, 1.0) for retries in range(20)]
+    text = PAGE.read_text()
+    assert f"`retries` is {send.spec.retries} unless" in text
+    assert f"of up to {first:g} s, then {second:g} s, twice as long each time, {longest:g} s at most" in text
 
 
 @pytest.mark.integration

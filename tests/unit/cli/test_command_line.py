@@ -156,3 +156,10 @@ def test_nothing_heavy_is_imported_for_help() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert shown.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_package_that_is_not_installed_is_named_with_the_mend() -> None:
+    code = "import sys; sys.modules['typer'] = None; from runfold.cli import main; main(['list'])"
+    said = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert said.stderr == "runfold: typer is not installed: the command needs `pip install 'runfold[cli]'`\n"
+    assert said.returncode == 1

@@ -1,1 +1,1 @@
-"""The three engines, as libraries: executor, compactor, reconciler. They know ports, never adapters."""
+"""The three engines, as libraries: executor, compactor, reconciler; and rebuild. They know ports, never adapters."""
