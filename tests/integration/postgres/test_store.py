@@ -48,6 +48,12 @@ def _kill_backends(database: psycopg.Connection[dict[str, Any]], *, blocked: boo
     ).rowcount
 
 
+async def _kill_when_blocked(database: psycopg.Connection[dict[str, Any]]) -> None:
+    """Kill the store's backends as soon as one of them waits for a lock."""
+    while _kill_backends(database, blocked=True) == 0:  # noqa: ASYNC110 - another server's state is awaited
+        await asyncio.sleep(0)
+
+
 async def test_the_pool_survives_killed_backends(
     store: PostgresStore, database: psycopg.Connection[dict[str, Any]]
 ) -> None:
@@ -65,12 +71,8 @@ async def test_a_commit_whose_connection_breaks_is_unavailable_and_writes_nothin
         database.execute("lock table snapshots in access exclusive mode")
         blocked = rows.commit(row, runs=[rows.run(seq=9)], snapshots=[rows.snapshot(seq=9)])
 
-        async def kill_when_blocked() -> None:
-            while _kill_backends(database, blocked=True) == 0:  # noqa: ASYNC110 - another server's state is awaited
-                await asyncio.sleep(0)
-
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(kill_when_blocked())
+            tasks.create_task(_kill_when_blocked(database))
             with pytest.raises(StoreUnavailable):
                 await store.commit(blocked)
     assert await store.partition(3) is not None
@@ -109,14 +111,10 @@ async def test_a_read_whose_connection_breaks_is_unavailable_and_leaves_nothing_
 ) -> None:
     await store.commit(rows.commit(runs=[rows.run()], snapshots=[rows.snapshot()]))
 
-    async def kill_when_blocked() -> None:
-        while _kill_backends(database, blocked=True) == 0:  # noqa: ASYNC110 - another server's state is awaited
-            await asyncio.sleep(0)
-
     with database.transaction():
         database.execute("lock table snapshots in access exclusive mode")
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(kill_when_blocked())
+            tasks.create_task(_kill_when_blocked(database))
             with pytest.raises(StoreUnavailable):
                 await store.load_runs_as_of(3, ["run"])
     _, runs = await store.load_runs_as_of(3, ["run"])

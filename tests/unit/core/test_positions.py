@@ -27,6 +27,13 @@ def test_the_position_is_the_lowest_unsettled_offset(offsets: list[int]) -> None
     assert position.end == max(offsets, default=-1) + 1
 
 
+@pytest.mark.parametrize(("settled", "end"), [(Position(), 0), (Position(2), 2), (Position(2, {4, 3}), 5)])
+def test_nothing_is_settled_from_the_end_on(settled: Position, end: int) -> None:
+    """Offsets above a hole are settled too."""
+    assert settled.end == end
+    assert not Positions({"t": settled}).is_settled("t", end)
+
+
 @given(st.dictionaries(st.sampled_from(["requests", "approvals", "control"]), OFFSETS))
 def test_positions_survive_json(settled: dict[str, list[int]]) -> None:
     """As they are stored in Postgres."""

@@ -2,7 +2,7 @@
 
 import sys
 
-from runfold.cli.app import main
+from runfold.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())
