@@ -15,7 +15,7 @@ from typing import Final
 THRESHOLDS: Final = (50_000, 10, 20)
 """The first counts what has come to live since the last look: below the objects of all steps in flight, each of them is
 looked at several times; far above it, one look takes long. Whole looks come as seldom as with (10_000, 20, 50)."""
-YOUNG_S: Final = 5.0
+LOOK_S: Final = 5.0
 
 
 def spare_imports() -> None:
@@ -34,13 +34,18 @@ def spare_start() -> None:
 
 
 @asynccontextmanager
-async def young_looked_through(every_s: float = YOUNG_S) -> AsyncIterator[None]:
-    """Look among the youngest every few seconds, however few they are: a cycle in an author's tool may hold much."""
+async def looked_through(every_s: float = LOOK_S) -> AsyncIterator[None]:
+    """Look among the youngest every few seconds, however few they are: a cycle in an author's tool may hold much.
+
+    Each look counts for the next generation, and begins the count of the youngest anew: so what older ones are due is
+    done here too. Below the first threshold nobody else would ever do it.
+    """
 
     async def look() -> None:
         while True:
             await asyncio.sleep(every_s)
-            gc.collect(0)
+            counts = enumerate(zip(gc.get_count(), gc.get_threshold(), strict=True))
+            gc.collect(max((generation for generation, (count, most) in counts if count > most), default=0))
 
     looking = asyncio.create_task(look(), name="garbage")
     try:

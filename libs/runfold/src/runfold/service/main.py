@@ -184,7 +184,7 @@ class Service(Generic[S]):
         _stop_on_signals(kit)
         kit.log.info("starting", settings=settings.model_dump(mode="json", exclude={"postgres_dsn"}))
         try:
-            async with Watchdog(), garbage.young_looked_through(), _served(settings, kit):
+            async with Watchdog(), garbage.looked_through(), _served(settings, kit):
                 await kit.bounded(self._serve(settings, kit))
         except Stopped:
             kit.log.info("stopped_before_ready")
