@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from bench.driving import Plan
+from bench.driving import CALLS, Plan
 from bench.printing import show
 from bench.steps import Load, measure
 from bench.world import FLUSHES, PARTITIONS, own_stack
@@ -20,11 +20,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--flush", choices=[*FLUSHES, "both"], default="both", help="every: flush.messages=1")
     parser.add_argument("--executors", type=int, default=1, help="processes")
     parser.add_argument("--partitions", type=int, default=PARTITIONS)
-    parser.add_argument("--turns", type=int, default=1, help="completions of a run, each of 20 calls")
+    parser.add_argument("--turns", type=int, default=1, help="completions of a run")
+    parser.add_argument("--calls", type=int, default=CALLS, help="of each completion, one after the other")
     given = parser.parse_args(arguments)
     load = Load(
         runs=given.runs,
-        plan=Plan(turns=given.turns),
+        plan=Plan(turns=given.turns, calls=given.calls),
         repeats=given.repeats,
         flushes=FLUSHES if given.flush == "both" else [given.flush],
         executors=given.executors,

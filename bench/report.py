@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import chart, compacting, memory, restoring, steps, volume, wake
-from bench.driving import Plan
+from bench.driving import CALLS, Plan
 from bench.printing import Figures, progress, tabulate
 from bench.world import PARTITIONS, own_stack
 from demo.installation import ROOT
@@ -102,7 +102,7 @@ def curves(sizes: Sizes) -> dict[str, Curve]:
         "volume": Curve(
             "completions of a run, 20 steps each",
             _grown(sizes.turns),
-            lambda stack, size: volume.measure(stack, sizes.fixed_runs, size, 100),
+            lambda stack, size: volume.measure(stack, sizes.fixed_runs, size, CALLS, 100),
             {"Bytes a step": ["payload_bytes", "log_bytes", "postgres_row_bytes", "postgres_table_bytes"]},
         ),
         "memory": Curve(

@@ -30,6 +30,7 @@ class Needs:
     runs: int
     running: int
     steps_per_s: float
+    completions_per_s: float
     executors: int
     executor_gib: float
     compactors: int
@@ -52,18 +53,18 @@ def needs(runs: int, known: Mapping[str, float]) -> Needs:
     """Compute what so many active runs need; the formulas stand on the page in the same order."""
     running = runs * known["running_part"]
     rate = running / known["seconds_a_step"]
-    events = rate * known["events_a_step"]
+    a_step = _a_step(known)
     room = known["full_at"]
     memory = running * known["active_bytes"]
     executors = 1 + max(
-        math.ceil(rate * known["executor_us"] * _US / room),
+        math.ceil(rate * a_step.executor_us * _US / room),
         math.ceil(memory / (known["executor_gib"] * _GIB)),
     )
-    compactors = 1 + math.ceil(events / (known["compactor_events_per_s"] * room))
+    compactors = 1 + math.ceil(rate * a_step.events / (known["compactor_events_per_s"] * room))
     partitions = max(12, 2 * executors, 2 * compactors, math.ceil(running / known["running_a_partition"]))
-    written = rate * known["log_bytes"] * known["replicas"]
+    written = rate * a_step.log_bytes * known["replicas"]
     brokers = max(
-        math.ceil(rate * known["kafka_us"] * _US * known["replicas"] / (known["broker_cores"] * room)),
+        math.ceil(rate * a_step.kafka_us * _US * known["replicas"] / (known["broker_cores"] * room)),
         math.ceil(written / (known["broker_mib_per_s"] * _MIB)),
         math.ceil(6 * partitions * known["replicas"] / known["replicas_a_broker"]),
         int(known["replicas"]),
@@ -72,6 +73,7 @@ def needs(runs: int, known: Mapping[str, float]) -> Needs:
         runs=runs,
         running=round(running),
         steps_per_s=rate,
+        completions_per_s=rate * known["completions_a_step"],
         executors=executors,
         executor_gib=memory / _GIB,
         compactors=compactors,
@@ -79,9 +81,40 @@ def needs(runs: int, known: Mapping[str, float]) -> Needs:
         restore_s=running / partitions * known["restore_us"] * _US,
         brokers=brokers,
         broker_mib_per_s=written / brokers / _MIB,
-        postgres_cores=math.ceil(rate * known["postgres_us"] * _US / room),
-        postgres_gib=runs * known["steps_a_run"] * known["postgres_bytes"] / _GIB,
-        log_gib_a_day=rate * known["log_bytes"] * 86_400 / _GIB,
+        postgres_cores=math.ceil(rate * a_step.postgres_us * _US / room),
+        postgres_gib=runs * known["steps_a_run"] * a_step.postgres_bytes / _GIB,
+        log_gib_a_day=rate * a_step.log_bytes * 86_400 / _GIB,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a step costs, its part of the completions included."""
+
+    executor_us: float
+    kafka_us: float
+    postgres_us: float
+    events: float
+    log_bytes: float
+    postgres_bytes: float
+
+
+def _a_step(known: Mapping[str, float]) -> _Step:
+    """Add the completions to the calls that they ask for."""
+    completions = known["completions_a_step"]
+    before = known["steps_a_run"] * completions / 2
+    looking_back = completions * before * known["history_executor_us"]
+
+    def both(what: str) -> float:
+        return known[what] + completions * known[f"completion_{what}"]
+
+    return _Step(
+        executor_us=both("executor_us") + looking_back,
+        kafka_us=both("kafka_us"),
+        postgres_us=both("postgres_us"),
+        events=known["events_a_step"] + completions * known["completion_events"],
+        log_bytes=both("log_bytes"),
+        postgres_bytes=both("postgres_bytes"),
     )
 
 
@@ -91,6 +124,7 @@ def table(columns: Sequence[Needs]) -> str:
         ("active runs", [f"{each.runs:,}" for each in columns]),
         ("of which run at the same time", [f"{each.running:,}" for each in columns]),
         ("steps/s", [_text(each.steps_per_s) for each in columns]),
+        ("completions/s", [_text(each.completions_per_s) for each in columns]),
         ("executor processes", [f"{each.executors:,}" for each in columns]),
         ("their memory for runs, GiB in all", [_text(each.executor_gib) for each in columns]),
         ("compactor processes", [f"{each.compactors:,}" for each in columns]),

@@ -85,11 +85,12 @@ def measure(stack: Stack, load: Load) -> Iterator[Figures]:
         for service in started.values():
             world.services.stop(service)
         starts = starts_in(world.installation.folder / "times")
-    about = {"executors": load.executors, "partitions": load.partitions, "turns": load.plan.turns}
+    plan = load.plan
+    about = {"executors": load.executors, "partitions": load.partitions, "turns": plan.turns, "calls": plan.calls}
     for (flush, runs), repeats in found.items():
-        summaries = [_summary(load.plan, each, starts) for each in repeats]
+        summaries = [_summary(plan, each, starts) for each in repeats]
         medians = {key: rounded(statistics.median(each[key] for each in summaries)) for key in summaries[0]}
-        total = {"runs": runs, "steps": runs * load.plan.steps, **medians}
+        total = {"runs": runs, "steps": runs * plan.steps, **medians}
         yield {"what": "steps", "flush": flush, **total, **about, "repeats": load.repeats, "warm_up_s": warm_up_s}
 
 

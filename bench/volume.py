@@ -15,7 +15,7 @@ from pathlib import Path
 
 from psycopg import sql
 
-from bench.driving import Plan, drive
+from bench.driving import CALLS, Plan, drive
 from bench.following import Follower
 from bench.printing import Figures, progress, rounded, show
 from bench.world import World, opened, own_stack
@@ -26,10 +26,10 @@ from runfold.core.events import RunCompleted, ToolCallRequested, ToolReturned
 _TABLES = ("runs", "snapshots", "message_chunks", "waits", "open_calls", "leases")
 
 
-def measure(stack: Stack, runs: int, turns: int, payload: int) -> Iterator[Figures]:
+def measure(stack: Stack, runs: int, turns: int, calls: int, payload: int) -> Iterator[Figures]:
     """Let runs end and look at what they have left."""
     arguments = {"size": payload}
-    plan = Plan(turns=turns, call=("fetch", arguments))
+    plan = Plan(turns=turns, calls=calls, call=("fetch", arguments))
     carried = len(json.dumps(arguments, separators=(",", ":"))) + len(json.dumps("x" * payload))
     steps = runs * plan.steps
     with opened(stack) as world, Follower(world) as follower:
@@ -49,6 +49,7 @@ def measure(stack: Stack, runs: int, turns: int, payload: int) -> Iterator[Figur
         "what": "bytes a step",
         "runs": runs,
         "turns": turns,
+        "calls": calls,
         "payload_bytes": carried,
         "log_bytes": rounded(log),
         "step_overhead_bytes": rounded(own / steps - carried),
@@ -86,11 +87,12 @@ def main(arguments: Sequence[str]) -> int:
     """Measure on a stack of its own."""
     parser = argparse.ArgumentParser(prog="python -m bench.volume")
     parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--turns", type=int, default=1, help="completions of a run, each of 20 calls")
+    parser.add_argument("--turns", type=int, default=1, help="completions of a run")
+    parser.add_argument("--calls", type=int, default=CALLS, help="of each completion, one after the other")
     parser.add_argument("--payload", type=int, default=100, help="bytes of the text that a call returns")
     given = parser.parse_args(arguments)
     with own_stack() as stack:
-        show(measure(stack, given.runs, given.turns, given.payload))
+        show(measure(stack, given.runs, given.turns, given.calls, given.payload))
     return 0
 
 

@@ -1,7 +1,8 @@
 """`python -m bench.wake [--runs 50] [--beside 0]`: how long it takes until a run goes on that was told something.
 
 From just before a foreign producer hands the record over until a reader of the log sees what it caused, so the
-reader's own millisecond is in it. One at a time, nothing else running but ``--beside`` runs that wait.
+reader's own millisecond is in it. One at a time, on a broker that is warm, nothing else running but ``--beside`` runs
+that wait.
 """
 
 from __future__ import annotations
@@ -19,24 +20,28 @@ from confluent_kafka import Producer
 from bench.driving import Plan, names, submit
 from bench.following import Follower
 from bench.printing import Figures, p99, progress, rounded, show
+from bench.steps import warm_up
 from bench.world import World, metric, opened, own_stack
 from demo.processes import Service
 from demo.watching import await_state
 from devstack import Stack
 from runfold.core.events import Interrupted, ModelCallRequested, Resumed
 
-_WARM_UP = 50
+_WARM_UP_S = 60.0
+_WARM_UP_RUNS = 20
 _GATED = Plan(turns=0, last=("gate", {}))
 
 
 def measure(stack: Stack, runs: int, beside: int = 0) -> Iterator[Figures]:
     """Measure each way of waking so many times, with ``beside`` other runs that wait as rows."""
     with opened(stack) as world, Follower(world, ModelCallRequested, Interrupted, Resumed) as follower:
-        executor, outside = world.start_all()["executor"], world.producer()
+        services = world.start_all()
+        executor, outside = services["executor"], world.producer()
+        warm_up(world, world.processes(services), _WARM_UP_S)
         submit(world, _GATED, others := names(beside))
         for run_id in others:
             follower.await_first(run_id, Interrupted)
-        for run_id in names(_WARM_UP):
+        for run_id in names(_WARM_UP_RUNS):
             _start(world, outside, follower, run_id)
             _approve(world, outside, follower, run_id)
         await_rows(world, executor)
