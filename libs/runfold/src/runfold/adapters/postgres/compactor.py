@@ -28,20 +28,19 @@ class CompactorWriter(SnapshotReader):
 
     async def commit(self, commit: Commit) -> PartitionRow:
         """See ``ports.store.CompactorStore``."""
-        async with self._database.connection() as connection:
-            try:
-                if _is_plain(commit):
+        try:
+            if _is_plain(commit):
+                async with self._database.connection() as connection:
                     await self._write_rows(connection, commit)
-                else:
-                    # The statements go out together; the first error undoes all of them.
-                    async with connection.pipeline(), connection.transaction():
-                        await self._write_rows(connection, commit)
-                        await self._write_snapshots(connection, commit)
-                        await self._write_waits(connection, commit)
-                        await self._rebuild_calls(connection, commit)
-            except DivisionByZero as error:
-                message = f"partition {commit.row.partition} is no longer at version {commit.row.version}"
-                raise StaleCompactor(message) from error
+            else:
+                async with self._database.together() as connection:
+                    await self._write_rows(connection, commit)
+                    await self._write_snapshots(connection, commit)
+                    await self._write_waits(connection, commit)
+                    await self._rebuild_calls(connection, commit)
+        except DivisionByZero as error:
+            message = f"partition {commit.row.partition} is no longer at version {commit.row.version}"
+            raise StaleCompactor(message) from error
         return replace(commit.row, version=commit.row.version + 1)
 
     async def _write_rows(self, connection: Connection, commit: Commit) -> None:

@@ -20,7 +20,8 @@ Asked = tuple[str, Mapping[str, object]]
 """The name of a query, and its arguments."""
 
 _READ_ONLY = "set transaction isolation level repeatable read, read only"
-_BEGIN = "begin isolation level repeatable read, read only"
+_BEGIN = "begin"
+_BEGIN_READ_ONLY = "begin isolation level repeatable read, read only"
 
 # A host that vanished without a word is noticed after about ten seconds; the DSN may say otherwise.
 _DEFAULTS = {
@@ -146,8 +147,11 @@ class Database:
             await connection.execute(_READ_ONLY)
             yield connection
 
-    async def fetch_together(self, *asked: Asked) -> list[list[DictRow]]:
-        """Run named queries on one moment of the data, in one journey to the server, and give the rows of each.
+    @asynccontextmanager
+    async def together(self, begin: str = _BEGIN) -> AsyncIterator[Connection]:
+        """Lend a connection whose statements are one transaction and go out in one journey to the server.
+
+        Nothing is known of a statement before the end; the first error undoes all of them.
 
         Raises:
             StoreUnavailable, StoreMisconfigured: As of ``connection``.
@@ -156,17 +160,26 @@ class Database:
             try:
                 # Not psycopg's transaction(): within a pipeline it waits for the beginning, and for the end.
                 async with connection.pipeline():
-                    await connection.execute(_BEGIN)
-                    cursors = [
-                        await connection.cursor(binary=True).execute(self.statements[name], arguments)
-                        for name, arguments in asked
-                    ]
+                    await connection.execute(begin)
+                    yield connection
                     await connection.execute("commit")
             except BaseException:
                 # Wherever it stands in the transaction: nobody else gets it.
                 await connection.close()
                 raise
-            return [await cursor.fetchall() for cursor in cursors]
+
+    async def fetch_together(self, *asked: Asked) -> list[list[DictRow]]:
+        """Run named queries on one moment of the data, in one journey, and give the rows of each.
+
+        Raises:
+            StoreUnavailable, StoreMisconfigured: As of ``connection``.
+        """
+        async with self.together(_BEGIN_READ_ONLY) as connection:
+            cursors = [
+                await connection.cursor(binary=True).execute(self.statements[name], arguments)
+                for name, arguments in asked
+            ]
+        return [await cursor.fetchall() for cursor in cursors]
 
     async def execute(self, connection: Connection, name: str, **arguments: object) -> int:
         """Run a named statement and give the number of rows that it touched."""
