@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 
 
 def test_setup_and_check(runfold: Commands) -> None:
-    found = {row["what"]: row for row in json.loads(runfold("check", "--json", code=1))}
+    found = _checked(runfold, code=1)
     assert found["kafka"]["status"] == "ok"
     assert found["topics"]["status"] == "wrong"
     assert found["topics"]["mend"] == "run `runfold setup`"
@@ -25,7 +25,7 @@ def test_setup_and_check(runfold: Commands) -> None:
     again = runfold("setup")
     assert "made" not in again
     assert "up to date" in again
-    found = {row["what"]: row for row in runfold.json("check")}
+    found = _checked(runfold)
     assert {row["status"] for row in found.values()} == {"ok"}
     assert "research" in found["app"]["detail"]
     assert "ok" in runfold("check")
@@ -134,6 +134,31 @@ def test_waiting_for_a_run_that_waits_for_a_person(runfold: Commands, service: S
     until_waiting(runfold, "run-3")
     assert [row["waiting_for"] for row in runfold.json("list")] == [["awaiting_approval"]]
     assert "next: `runfold approve run-3" in runfold("show", "run-3")
+
+
+def test_check_says_which_service_is_missing(runfold: Commands, service: Services) -> None:
+    """First nobody takes a start; then an executor has, and nobody folds what it appended."""
+    runfold("setup")
+    line = ("start", "research", "--input", '"q"', "--run-id", "run-4", "--timeout")
+    runfold(*line, "0.2")
+    found = _checked(runfold)
+    assert (found["executors"]["status"], found["compactor"]["status"]) == ("note", "ok")
+    assert "nobody has taken 1 input" in found["executors"]["detail"]
+
+    service("runfold_step_executor")
+    runfold(*line, "60")
+    found = _checked(runfold, code=1)
+    assert (found["executors"]["status"], found["compactor"]["status"]) == ("ok", "wrong")
+    assert "none came within 3 s" in found["compactor"]["detail"]
+
+    service("runfold_snapshot_compactor")
+    until_waiting(runfold, "run-4")
+    found = _checked(runfold)
+    assert (found["executors"]["status"], found["compactor"]["status"]) == ("ok", "ok")
+
+
+def _checked(runfold: Commands, code: int = 0) -> dict[str, Any]:
+    return {row["what"]: row for row in json.loads(runfold("check", "--json", code=code))}
 
 
 def _free_port() -> int:

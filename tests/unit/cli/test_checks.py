@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runfold.cli.checks import Finding, findings
+from runfold.cli.checks import findings
+from runfold.cli.finding import Finding
 from runfold.service.settings import ClientSettings, load
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from runfold.cli.arguments import typed_approval_id
 from runfold.cli.running import CommandError
 from runfold.cli.writing import refusal, report_started, still_open
 from runfold.client import Client, Settled, Submitted
-from runfold.core.events import Settlement
+from runfold.core.events import Cause, Settlement, WaitReason
+from runfold.core.payload import inline_json
 from tests.unit.cli.test_following import stopped
 from tests.unit.client.world import RUN, World, settled, started
 
@@ -44,6 +46,23 @@ async def test_a_refused_start_prints_no_id(capsys: pytest.CaptureFixture[str]) 
     with pytest.raises(CommandError, match="run_exists"):
         await report_started(world.client, submitted, 5.0)
     assert not capsys.readouterr().out
+
+
+async def test_a_start_of_an_agent_that_nobody_knows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    """It may be misspelt, and the run would wait for ever; what else it waits for comes in its own time."""
+    world = World()
+    submitted = await world.client.start("research", "What is new?", run_id=RUN)
+    epoch = world.claim()
+    published = submitted.published
+    world.write(started(epoch, cause=Cause(published.topic, published.partition, published.offset)))
+    detail = inline_json({"agent": "reserch"})
+    world.write(replace(stopped(epoch, 1), reason=WaitReason.UNKNOWN_AGENT, detail=detail))
+    await report_started(world.client, submitted, 5.0)
+    said = capsys.readouterr()
+    assert said.out == f"{RUN}\n"
+    assert "accepted: run_started (seq 0)" in said.err
+    assert "waits for unknown_agent (run-8c1:1): no executor knows agent 'reserch'" in said.err
+    assert "start an executor whose app has this agent" in said.err
 
 
 async def test_a_start_that_is_broken_off_prints_the_id(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
 
 from runfold.adapters.kafka.admin import check_topics, setup_topics
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
 from runfold.adapters.postgres import migrate
 from runfold.cli.explain import address, one_line, what_failed
+from runfold.cli.finding import Finding
+from runfold.cli.keeping_up import keeping_up
 from runfold.cli.words import counted
 from runfold.ports.blobs import BlobMissing, BlobsUnavailable
 from runfold.ports.store import StoreUnavailable
@@ -34,25 +34,6 @@ _KEYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at.
-
-    Attributes:
-        status: ``note``: nothing is wrong, but a person may want to know.
-        detail: What was found; ``mend``: what to do about it.
-    """
-
-    what: str
-    status: Literal["ok", "note", "wrong", "unreachable"]
-    detail: str
-    mend: str | None = None
-
-    def view(self) -> dict[str, Any]:
-        """Give it as JSON."""
-        return asdict(self)
-
-
 def wrong_settings(error: SettingsError) -> list[Finding]:
     """Give a finding for each problem of the settings."""
     return [
@@ -64,8 +45,13 @@ def wrong_settings(error: SettingsError) -> list[Finding]:
 async def findings(settings: ClientSettings) -> AsyncIterator[Finding]:
     """Look at everything that the settings name."""
     yield Finding("settings", "ok", f"prefix {settings.topic_prefix}, schema {settings.postgres_schema}")
+    well = True
     for look in (_kafka, _postgres, _blobs):
         async for finding in look(settings):
+            well = well and (finding.status == "ok" or look is _blobs)
+            yield finding
+    if well:
+        for finding in await _services(settings):
             yield finding
     for finding in await asyncio.to_thread(_app, settings):
         yield finding
@@ -131,6 +117,19 @@ async def _postgres(settings: ClientSettings) -> AsyncIterator[Finding]:
         await store.close()
     yield Finding("postgres", "ok", f"{about['server']} at {where}")
     yield Finding("tables", "ok", f"schema {about['schema']}, {counted(len(about['migrations']), 'migration')}")
+
+
+async def _services(settings: ClientSettings) -> list[Finding]:
+    """Look at what waits for the services; Kafka and Postgres answered a moment ago."""
+    try:
+        store = await reach_postgres(settings, max_size=1, timeout_s=10.0)
+        try:
+            topics = Topics(settings.topic_prefix)
+            return await keeping_up(kafka_config(settings), topics, settings.partitions, store)
+        finally:
+            await store.close()
+    except (KafkaUnavailable, StoreUnavailable) as error:
+        return [Finding("services", "unreachable", one_line(error), "run `runfold check` again")]
 
 
 async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:

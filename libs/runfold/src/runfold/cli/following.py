@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runfold.cli.event_lines import event_header, event_line
 from runfold.cli.running import FAILED, CommandError, say
-from runfold.cli.words import lifts, short, waits_for
+from runfold.cli.words import lifts, short, told, waits_for
 
 if TYPE_CHECKING:
     from runfold.client import Client
@@ -90,7 +90,7 @@ class Watch:
         for wait_id, wait in self._waits.items():
             if wait_id not in self._told:
                 self._told.add(wait_id)
-                say(f"run {self._run_id} waits for {short(waits_for(wait), 500)}\n  next: {lifts(wait)}")
+                say(told(wait))
                 if not self._reassured:
                     self._reassured = True
                     say("  still waiting for its end; Ctrl-C does no harm, the run goes on without this command")

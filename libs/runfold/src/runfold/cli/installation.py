@@ -12,7 +12,7 @@ from runfold.cli.arguments import AsJson
 from runfold.cli.running import FAILED, UNREACHABLE, given_settings, with_settings
 
 if TYPE_CHECKING:
-    from runfold.cli.checks import Finding
+    from runfold.cli.finding import Finding
     from runfold.service.settings import ClientSettings
 
 

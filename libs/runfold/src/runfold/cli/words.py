@@ -130,3 +130,8 @@ def lifts(wait: Json) -> str:
 def waits_for(wait: Json) -> str:
     """Say on one line what a run waits for."""
     return f"{wait['reason']} ({wait['wait_id']}): {why(wait)}"
+
+
+def told(wait: Json) -> str:
+    """Say what a run waits for, and on a line of its own what lifts it."""
+    return f"run {wait['run_id']} waits for {short(waits_for(wait), 500)}\n  next: {lifts(wait)}"

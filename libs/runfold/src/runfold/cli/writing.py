@@ -24,6 +24,7 @@ from runfold.cli.arguments import (
 )
 from runfold.cli.following import wait_for_end
 from runfold.cli.running import FAILED, USAGE, CommandError, say, with_client
+from runfold.cli.words import told
 
 if TYPE_CHECKING:
     from runfold.client import Client, Settled, Submitted
@@ -193,12 +194,17 @@ def _send(ctx: typer.Context, timeout: float, submit: Callable[[Client], Awaitab
 async def report_started(client: Client, submitted: Submitted, timeout_s: float) -> None:
     """Say what became of a start, and print the run's id; not that of a refused one, which names another run or none.
 
+    An agent that no executor knows is told at once: it may be misspelt.
+
     Raises:
         CommandError: It was refused.
     """
     is_refused = False
     try:
-        await _report(client, submitted, timeout_s)
+        if await _report(client, submitted, timeout_s):
+            for wait in await still_open(client, submitted.run_id):
+                if wait["reason"] == "unknown_agent":
+                    say(told(wait))
     except CommandError:
         is_refused = True
         raise
@@ -208,18 +214,19 @@ async def report_started(client: Client, submitted: Submitted, timeout_s: float)
             sys.stdout.flush()
 
 
-async def _report(client: Client, submitted: Submitted, timeout_s: float) -> None:
-    """Say what became of an input; a refused one ends the command."""
+async def _report(client: Client, submitted: Submitted, timeout_s: float) -> bool:
+    """Say what became of an input, and give whether it has had an effect; a refused one ends the command."""
     settled = await client.settled(submitted, timeout_s=timeout_s)
     if settled is not None and settled.is_dead:
         waits = await still_open(client, submitted.run_id) if settled.reason == "not_open" else ()
         raise CommandError(refusal(settled, waits), FAILED)
     say(outcome(submitted, settled, timeout_s))
+    return settled is not None and settled.outcome == "accepted"
 
 
 async def still_open(client: Client, run_id: str) -> list[dict[str, Any]]:
-    """Give a run's open waits as a hint; none where they cannot be read: the refusal is what has to be said."""
-    from runfold.ports.blobs import BlobsUnavailable  # noqa: PLC0415 - only after a refusal
+    """Give a run's open waits as a hint; none where they cannot be read: something else is what has to be said."""
+    from runfold.ports.blobs import BlobsUnavailable  # noqa: PLC0415 - the adapters may be missing
     from runfold.ports.store import StoreUnavailable  # noqa: PLC0415 - the same
 
     try:
