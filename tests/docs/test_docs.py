@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
+import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 import yaml
 
+from runfold import App
 from runfold.cli.app import app
 from runfold.codec.input_models import MODELS
 from runfold.service.metrics import Name
@@ -78,6 +82,17 @@ def test_the_readme_python_parses_and_its_json_are_valid_inputs() -> None:
     for line in lines:
         document = json.loads(line)
         MODELS[document["type"]].model_validate(document)
+
+
+def test_the_readme_python_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The blocks one after the other: the app is one, and its scenario survives every crash."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "readme"}
+    monkeypatch.setitem(sys.modules, "readme", types.ModuleType("readme"))
+    for block in _blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python"):
+        exec(compile(block, "README.md", "exec"), names)  # noqa: S102 - our own text
+    assert isinstance(names["app"], App)
+    assert len(list((tmp_path / "desk").iterdir())) == 2
 
 
 def test_the_readme_lists_exactly_the_variables_that_exist() -> None:
