@@ -89,10 +89,17 @@ async def test_a_key_that_is_not_set_is_wrong(monkeypatch: pytest.MonkeyPatch) -
     assert (found.status, "AWS_ACCESS_KEY_ID" in (found.mend or "")) == ("wrong", True)
 
 
-@pytest.mark.parametrize(("status", "code"), [(400, "InvalidRequest"), (403, "RequestTimeTooSkewed")])
-async def test_another_refusal_of_a_store_is_an_outage(status: int, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_of_another_time_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other key would help, nor would it pass by itself."""
+    with store_that_answers(403, "RequestTimeTooSkewed") as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        found = await store_finding()
+    assert (found.status, "set this machine's clock" in (found.mend or "")) == ("wrong", True)
+
+
+async def test_another_refusal_of_a_store_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may pass by itself, and no other key would help."""
-    with store_that_answers(status, code) as address:
+    with store_that_answers(400, "InvalidRequest") as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL", address)
         found = await store_finding()
     assert (found.status, "start the object store" in (found.mend or "")) == ("unreachable", True)

@@ -9,7 +9,7 @@ from runfold.adapters.kafka.admin import check_topics, setup_topics
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
 from runfold.adapters.postgres import migrate
 from runfold.cli.explain import address, one_line, what_failed
-from runfold.cli.finding import Finding
+from runfold.cli.finding import Finding, Status
 from runfold.cli.keeping_up import keeping_up
 from runfold.cli.words import counted
 from runfold.ports.blobs import BlobMissing, BlobsUnavailable
@@ -27,7 +27,7 @@ _SET_UP = (
 _REFUSED_STATUSES = frozenset({401, 403})
 # S3 says these with 400.
 _REFUSED_CODES = frozenset({"ExpiredToken", "InvalidToken", "TokenRefreshRequired"})
-# With 403, and of the clock.
+# With 403, and not of the key.
 _WRONG_TIME = "RequestTimeTooSkewed"
 _KEYS = (
     "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or what else boto3 reads) to a key that may read and write there"
@@ -142,10 +142,9 @@ async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:
     try:
         await probe_blobs(blobs)
     except BlobsUnavailable as error:
-        if _refuses_keys(error):
-            yield Finding("object store", "wrong", one_line(error), _KEYS)
-        else:
-            yield Finding("object store", "unreachable", one_line(error), mend)
+        refused = _mend_of_refusal(error)
+        status: Status = "unreachable" if refused is None else "wrong"
+        yield Finding("object store", status, one_line(error), refused or mend)
     except BlobMissing as error:
         yield Finding("object store", "wrong", one_line(error), "the store does not give back what was written")
     else:
@@ -154,16 +153,20 @@ async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:
         await blobs.close()
 
 
-def _refuses_keys(error: BlobsUnavailable) -> bool:
-    """Whether a store has answered, and does not let this key in; or there is no key to ask with."""
+def _mend_of_refusal(error: BlobsUnavailable) -> str | None:
+    """What mends it that a store has answered and does not take this key or this time, or that there is no key."""
     from botocore.exceptions import ClientError, NoCredentialsError  # noqa: PLC0415 - 0.2 s, and only wanted here
 
     cause = error.__cause__
-    if isinstance(cause, ClientError):
-        status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        code = cause.response.get("Error", {}).get("Code")
-        return code in _REFUSED_CODES or (status in _REFUSED_STATUSES and code != _WRONG_TIME)
-    return isinstance(cause, NoCredentialsError)
+    if isinstance(cause, NoCredentialsError):
+        return _KEYS
+    if not isinstance(cause, ClientError):
+        return None
+    code = cause.response.get("Error", {}).get("Code")
+    if code == _WRONG_TIME:
+        return "set this machine's clock, or the store's: they differ by more than the store allows"
+    status = cause.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return _KEYS if code in _REFUSED_CODES or status in _REFUSED_STATUSES else None
 
 
 def _app(settings: ClientSettings) -> list[Finding]:

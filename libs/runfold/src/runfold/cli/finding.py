@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+Status = Literal["ok", "note", "wrong", "unreachable"]
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -16,7 +18,7 @@ class Finding:
     """
 
     what: str
-    status: Literal["ok", "note", "wrong", "unreachable"]
+    status: Status
     detail: str
     mend: str | None = None
 
