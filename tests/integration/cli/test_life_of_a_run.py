@@ -143,13 +143,13 @@ def test_check_says_which_service_is_missing(runfold: Commands, service: Service
     runfold(*line, "0.2")
     found = _checked(runfold)
     assert (found["executors"]["status"], found["compactor"]["status"]) == ("note", "ok")
-    assert "nobody has taken 1 input" in found["executors"]["detail"]
+    assert "nobody took 1 input" in found["executors"]["detail"]
 
     service("runfold_step_executor")
     runfold(*line, "60")
     found = _checked(runfold, code=1)
     assert (found["executors"]["status"], found["compactor"]["status"]) == ("ok", "wrong")
-    assert "none came within 3 s" in found["compactor"]["detail"]
+    assert "none came within 15 s" in found["compactor"]["detail"]
 
     service("runfold_snapshot_compactor")
     until_waiting(runfold, "run-4")

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
+from runfold.adapters.kafka.errors import KafkaUnavailable
 from runfold.cli import main, writing
 from runfold.cli.arguments import typed_approval_id
 from runfold.cli.running import CommandError
 from runfold.cli.writing import refusal, report_started, still_open
-from runfold.client import Client, Settled, Submitted
+from runfold.client import Client, RunNotFoundError, Settled, Submitted
 from runfold.core.events import Cause, Settlement, WaitReason
 from runfold.core.payload import inline_json
+from runfold.ports.store import StoreUnavailable
 from tests.unit.cli.test_following import stopped
 from tests.unit.client.world import RUN, World, settled, started
 
@@ -48,8 +50,14 @@ async def test_a_refused_start_prints_no_id(capsys: pytest.CaptureFixture[str]) 
     assert not capsys.readouterr().out
 
 
-async def test_a_start_of_an_agent_that_nobody_knows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    """It may be misspelt, and the run would wait for ever; what else it waits for comes in its own time."""
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_start_of_an_agent_that_nobody_knows_says_so(
+    *, again: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may be misspelt, and the run would wait for ever; who starts it again, since nothing happens, is told as well.
+
+    What else it waits for comes in its own time.
+    """
     world = World()
     submitted = await world.client.start("research", "What is new?", run_id=RUN)
     epoch = world.claim()
@@ -57,12 +65,28 @@ async def test_a_start_of_an_agent_that_nobody_knows_says_so(capsys: pytest.Capt
     world.write(started(epoch, cause=Cause(published.topic, published.partition, published.offset)))
     detail = inline_json({"agent": "reserch"})
     world.write(replace(stopped(epoch, 1), reason=WaitReason.UNKNOWN_AGENT, detail=detail))
+    if again:
+        submitted = await world.client.start("research", "What is new?", run_id=RUN)
+        world.write(settled(epoch, submitted.published, Settlement.DUPLICATE))
     await report_started(world.client, submitted, 5.0)
     said = capsys.readouterr()
     assert said.out == f"{RUN}\n"
-    assert "accepted: run_started (seq 0)" in said.err
+    assert ("no effect" if again else "accepted: run_started (seq 0)") in said.err
     assert "waits for unknown_agent (run-8c1:1): no executor knows agent 'reserch'" in said.err
     assert "start an executor whose app has this agent" in said.err
+
+
+@pytest.mark.parametrize("error", [KafkaUnavailable("away"), StoreUnavailable("away"), RunNotFoundError(RUN)])
+async def test_a_start_is_accepted_whether_its_waits_can_be_read_or_not(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def show(_: Client, __: str) -> dict[str, Any]:
+        raise error
+
+    monkeypatch.setattr(Client, "show", show)
+    world = World()
+    await report_started(world.client, await begun(world, Settlement.DUPLICATE), 5.0)
+    assert capsys.readouterr().out == f"{RUN}\n"
 
 
 async def test_a_start_that_is_broken_off_prints_the_id(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 from runfold.adapters.kafka.admin import check_topics, setup_topics
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
+from runfold.adapters.kafka.inputs import KafkaInputs
+from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.postgres import migrate
 from runfold.cli.explain import address, one_line, what_failed
 from runfold.cli.finding import Finding, Status
-from runfold.cli.keeping_up import keeping_up
+from runfold.cli.service_findings import of_services
 from runfold.cli.words import counted
 from runfold.ports.blobs import BlobMissing, BlobsUnavailable
+from runfold.ports.log import LogUnavailable
 from runfold.ports.store import StoreUnavailable
 from runfold.ports.topics import Topics
+from runfold.runtime.keeping_up import keeping_up
 from runfold.service.errors import InstallationError
 from runfold.service.reach import blobs_of, kafka_config, knock_at_kafka, probe_blobs, reach_postgres
 from runfold.service.settings import ClientSettings, SettingsError
@@ -45,14 +50,14 @@ def wrong_settings(error: SettingsError) -> list[Finding]:
 async def findings(settings: ClientSettings) -> AsyncIterator[Finding]:
     """Look at everything that the settings name."""
     yield Finding("settings", "ok", f"prefix {settings.topic_prefix}, schema {settings.postgres_schema}")
-    well = True
-    for look in (_kafka, _postgres, _blobs):
-        async for finding in look(settings):
-            well = well and (finding.status == "ok" or look is _blobs)
-            yield finding
-    if well:
+    servers = [finding for look in (_kafka, _postgres) async for finding in look(settings)]
+    for finding in servers:
+        yield finding
+    if all(finding.status == "ok" for finding in servers):
         for finding in await _services(settings):
             yield finding
+    async for finding in _blobs(settings):
+        yield finding
     for finding in await asyncio.to_thread(_app, settings):
         yield finding
 
@@ -121,14 +126,16 @@ async def _postgres(settings: ClientSettings) -> AsyncIterator[Finding]:
 
 async def _services(settings: ClientSettings) -> list[Finding]:
     """Look at what waits for the services; Kafka and Postgres answered a moment ago."""
+    config, topics = kafka_config(settings), Topics(settings.topic_prefix)
     try:
-        store = await reach_postgres(settings, max_size=1, timeout_s=10.0)
-        try:
-            topics = Topics(settings.topic_prefix)
-            return await keeping_up(kafka_config(settings), topics, settings.partitions, store)
-        finally:
-            await store.close()
-    except (KafkaUnavailable, StoreUnavailable) as error:
+        async with AsyncExitStack() as stack:
+            store = await reach_postgres(settings, max_size=4, timeout_s=10.0)
+            stack.push_async_callback(store.close)
+            log, inputs = KafkaLog(config, topics), KafkaInputs(config, topics)
+            for opened in (log, inputs):
+                stack.push_async_callback(opened.close)
+            return of_services(await keeping_up(log, inputs, store, settings.partitions))
+    except (KafkaUnavailable, LogUnavailable, StoreUnavailable, InstallationError) as error:
         return [Finding("services", "unreachable", one_line(error), "run `runfold check` again")]
 
 

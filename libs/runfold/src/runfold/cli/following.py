@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from runfold.cli.event_lines import event_header, event_line
 from runfold.cli.running import FAILED, CommandError, say
-from runfold.cli.words import lifts, short, told, waits_for
+from runfold.cli.words import lifts, short, wait_notice, waits_for
 
 if TYPE_CHECKING:
     from runfold.client import Client
@@ -26,7 +26,7 @@ async def wait_for_end(client: Client, run_id: str, timeout_s: float | None) -> 
     Raises:
         CommandError: It ended without an output, or ``timeout_s`` is over; the message says why.
     """
-    watch = Watch(run_id)
+    watch = Watch()
     say(event_header())
     try:
         async with asyncio.timeout(timeout_s), aclosing(client.events(run_id, follow=True, may_start=True)) as events:
@@ -45,9 +45,8 @@ async def wait_for_end(client: Client, run_id: str, timeout_s: float | None) -> 
 class Watch:
     """What was seen of a run: its last event, its open waits, and which of them a person was told of."""
 
-    def __init__(self, run_id: str) -> None:
+    def __init__(self) -> None:
         self.last: dict[str, Any] = {}
-        self._run_id = run_id
         self._waits: dict[str, dict[str, Any]] = {}
         self._told: set[str] = set()
         self._reassured = False
@@ -90,7 +89,7 @@ class Watch:
         for wait_id, wait in self._waits.items():
             if wait_id not in self._told:
                 self._told.add(wait_id)
-                say(told(wait))
+                say(wait_notice(wait))
                 if not self._reassured:
                     self._reassured = True
                     say("  still waiting for its end; Ctrl-C does no harm, the run goes on without this command")

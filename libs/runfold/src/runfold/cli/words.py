@@ -132,6 +132,6 @@ def waits_for(wait: Json) -> str:
     return f"{wait['reason']} ({wait['wait_id']}): {why(wait)}"
 
 
-def told(wait: Json) -> str:
+def wait_notice(wait: Json) -> str:
     """Say what a run waits for, and on a line of its own what lifts it."""
     return f"run {wait['run_id']} waits for {short(waits_for(wait), 500)}\n  next: {lifts(wait)}"

@@ -24,7 +24,7 @@ from runfold.cli.arguments import (
 )
 from runfold.cli.following import wait_for_end
 from runfold.cli.running import FAILED, USAGE, CommandError, say, with_client
-from runfold.cli.words import told
+from runfold.cli.words import wait_notice
 
 if TYPE_CHECKING:
     from runfold.client import Client, Settled, Submitted
@@ -34,6 +34,9 @@ _MENDS = {
     "run_exists": "choose another --run-id",
     "version_mismatch": "`--accept-version` accepts it",
 }
+
+# A hint that takes longer is none.
+_HINT_S = 3.0
 
 
 def register(app: typer.Typer) -> None:
@@ -201,10 +204,10 @@ async def report_started(client: Client, submitted: Submitted, timeout_s: float)
     """
     is_refused = False
     try:
-        if await _report(client, submitted, timeout_s):
+        if await _report(client, submitted, timeout_s) is not None:
             for wait in await still_open(client, submitted.run_id):
                 if wait["reason"] == "unknown_agent":
-                    say(told(wait))
+                    say(wait_notice(wait))
     except CommandError:
         is_refused = True
         raise
@@ -214,24 +217,28 @@ async def report_started(client: Client, submitted: Submitted, timeout_s: float)
             sys.stdout.flush()
 
 
-async def _report(client: Client, submitted: Submitted, timeout_s: float) -> bool:
-    """Say what became of an input, and give whether it has had an effect; a refused one ends the command."""
+async def _report(client: Client, submitted: Submitted, timeout_s: float) -> Settled | None:
+    """Say and give what became of an input, None if nothing in time; a refused one ends the command."""
     settled = await client.settled(submitted, timeout_s=timeout_s)
     if settled is not None and settled.is_dead:
         waits = await still_open(client, submitted.run_id) if settled.reason == "not_open" else ()
         raise CommandError(refusal(settled, waits), FAILED)
     say(outcome(submitted, settled, timeout_s))
-    return settled is not None and settled.outcome == "accepted"
+    return settled
 
 
 async def still_open(client: Client, run_id: str) -> list[dict[str, Any]]:
-    """Give a run's open waits as a hint; none where they cannot be read: something else is what has to be said."""
-    from runfold.ports.blobs import BlobsUnavailable  # noqa: PLC0415 - the adapters may be missing
+    """Give a run's open waits as a hint; none where they cannot be read at once: something else has to be said."""
+    from runfold.client import RunNotFoundError  # noqa: PLC0415 - the adapters are heavy, and not always there
+    from runfold.ports.blobs import BlobsUnavailable  # noqa: PLC0415 - the same
+    from runfold.ports.log import LogUnavailable, LogUnrecoverable  # noqa: PLC0415 - the same
     from runfold.ports.store import StoreUnavailable  # noqa: PLC0415 - the same
 
+    unreadable = (StoreUnavailable, BlobsUnavailable, LogUnavailable, LogUnrecoverable, RunNotFoundError, TimeoutError)
     try:
-        found: list[dict[str, Any]] = (await client.show(run_id))["waits"]
-    except (StoreUnavailable, BlobsUnavailable):
+        async with asyncio.timeout(_HINT_S):
+            found: list[dict[str, Any]] = (await client.show(run_id))["waits"]
+    except unreadable:
         return []
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -57,36 +57,18 @@ class Offsets:
         place = TopicPartition(topic, partition)
 
         async def ask(client: AdminClient) -> LogBounds:
-            await asyncio.to_thread(_learn_leaders, client, [place])
+            await asyncio.to_thread(_learn_leader, client, place)
             futures = [
                 client.list_offsets({place: spec}, request_timeout=self._timeout)[place]
                 for spec in (_EARLIEST, _LATEST)
             ]
             begin, end = [(await asyncio.wrap_future(future)).offset for future in futures]
-            if min(begin, end) < 0:
-                raise KafkaException(_no_offset([begin, end]))
+            if min(begin, end) < 0:  # the client's answer, without an error, when the broker dies during the question
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no offset in the answer: {begin}, {end}"))  # noqa: SLF001 - librdkafka's own code
             # A record that goes between the two questions is no reason to say that the end is before the beginning.
             return LogBounds(begin, max(begin, end))
 
         return await self._insist(ask, f"the offsets of {topic}[{partition}]")
-
-    async def ends(self, topic: str, partitions: int) -> list[int]:
-        """Give the end of each partition of a topic; it covers everything acknowledged before the call.
-
-        Raises:
-            KafkaUnavailable: No answer in time, or there are not so many partitions.
-        """
-        places = [TopicPartition(topic, partition) for partition in range(partitions)]
-
-        async def ask(client: AdminClient) -> list[int]:
-            await asyncio.to_thread(_learn_leaders, client, places)
-            asked = client.list_offsets(dict.fromkeys(places, _LATEST), request_timeout=self._timeout)
-            ends = [(await asyncio.wrap_future(asked[place])).offset for place in places]
-            if min(ends) < 0:
-                raise KafkaException(_no_offset(ends))
-            return ends
-
-        return await self._insist(ask, f"the ends of {topic}")
 
     async def identity(self, topic: str) -> LogIdentity:
         """Say which cluster and which topic this is.
@@ -130,29 +112,21 @@ class Offsets:
         return self._admin
 
 
-def _no_offset(answer: Sequence[int]) -> KafkaError:
-    """What is wrong with a negative offset: the client's answer, without an error, when the broker dies meanwhile."""
-    said = f"no offset in the answer: {', '.join(map(str, answer))}"
-    return KafkaError(KafkaError._TRANSPORT, said)  # noqa: SLF001 - librdkafka's own code
-
-
-def _learn_leaders(client: AdminClient, places: Sequence[TopicPartition]) -> None:
-    """Let a client know who leads partitions of one topic, before it is asked for their offsets (blocks).
+def _learn_leader(client: AdminClient, place: TopicPartition) -> None:
+    """Let a client know who leads a partition, before it is asked for its offsets (blocks).
 
     A client that does not know it begins to look for it in the thread that asks, while its own thread may end that very
     search: what both work on is freed then, and the process dies of SIGSEGV (``query_leaders_async`` in librdkafka's
     rdkafka_partition.c, 2.15 and 2.16; 1 in 10 runs of 8,600 questions to new clients, right after their start).
 
     Raises:
-        KafkaException: One of them has none, or no answer.
+        KafkaException: There is none, or no answer.
     """
-    name = places[0].topic
-    topic = client.list_topics(name, timeout=_LEADER_S).topics[name]
+    topic = client.list_topics(place.topic, timeout=_LEADER_S).topics[place.topic]
     if topic.error is not None:
         raise KafkaException(topic.error)
-    for place in places:
-        partition = topic.partitions.get(place.partition)
-        if partition is None:
-            raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-        if partition.leader < 0:
-            raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
+    partition = topic.partitions.get(place.partition)
+    if partition is None:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+    if partition.leader < 0:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE))
