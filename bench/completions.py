@@ -11,7 +11,6 @@ import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from bench import volume
@@ -27,78 +26,79 @@ _PAYLOAD: Final = 100
 
 
 _Shape = tuple[int, int]
-"""Completions, and calls that each of them asks for."""
+"""Completions, and calls that each of them asks for; one completion more ends the run."""
+_Spent = Mapping[_Shape, Mapping[str, float]]
 
-_OTHERS: Final = ("compactor", "kafka", "postgres")
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two kinds of runs with so many calls each, which differ in their completions alone."""
-
-    calls: int
-
-    @property
-    def shapes(self) -> tuple[_Shape, _Shape]:
-        """A completion for all calls; one for each of them."""
-        return (1, self.calls), (self.calls, 1)
-
-    @property
-    def more(self) -> int:
-        """How many completions more the second kind has."""
-        return self.calls - 1
-
-    @property
-    def before(self) -> int:
-        """How many more stand before its completions, added up; the last one of a run asks for nothing."""
-        return self.calls * (self.calls + 1) // 2 - 1
+_SHORT: Final = 20
+_LONG: Final = 80
+_OTHERS: Final = ("compactor_cpu_us", "kafka_cpu_us", "postgres_cpu_us")
 
 
-_SHORT: Final = _Pair(20)
-_LONG: Final = _Pair(80)
+def shapes(calls: int) -> tuple[_Shape, _Shape]:
+    """Give two kinds of runs with so many calls: one completion for all of them, and one for each."""
+    return (1, calls), (calls, 1)
+
+
+def completions_before(shape: _Shape) -> int:
+    """Add up, over the completions of a run, how many stand before each."""
+    return shape[0] * (shape[0] + 1) // 2
+
+
+def fitted(costs: Mapping[_Shape, float]) -> tuple[float, float]:
+    """Find what a completion costs, and what more for each one before it, from runs of both kinds and both lengths.
+
+    The calls of both kinds are the same, so extra cost = extra completions * completion + extra before * history.
+    """
+    extra, more, before = [], [], []
+    for calls in (_SHORT, _LONG):
+        one, each = shapes(calls)
+        extra.append(costs[each] - costs[one])
+        more.append(each[0] - one[0])
+        before.append(completions_before(each) - completions_before(one))
+    history = (extra[1] * more[0] - extra[0] * more[1]) / (before[1] * more[0] - before[0] * more[1])
+    return (extra[0] - before[0] * history) / more[0], history
 
 
 def measure(stack: Stack, runs: int, repeats: int) -> Iterator[Figures]:
     """Let runs of both kinds and both lengths end, in turn, and compare."""
     spent = _spent(stack, runs, repeats)
     progress("bytes of both kinds")
-    one, each = (next(volume.measure(stack, runs, *shape, _PAYLOAD)) for shape in _SHORT.shapes)
-    a_completion = _SHORT.calls / _SHORT.more
-    # Extra = more * completion + before * history, for both lengths.
-    short, long = (_extra(spent, pair, "executor_cpu_us") for pair in (_SHORT, _LONG))
-    scale = _LONG.more / _SHORT.more
-    history = (long - scale * short) / (_LONG.before - scale * _SHORT.before)
-    others = {f"{name}_cpu_us": _extra(spent, _LONG, f"{name}_cpu_us") / _LONG.more for name in _OTHERS}
+    sizes = {shape: next(volume.measure(stack, runs, *shape, _PAYLOAD)) for shape in shapes(_SHORT)}
+    completion, history = fitted({shape: costs["executor_cpu_us"] for shape, costs in spent.items()})
     yield {
         "what": "a completion",
         "runs": runs,
         "repeats": repeats,
-        "executor_cpu_us": rounded((short - _SHORT.before * history) / _SHORT.more),
+        "executor_cpu_us": rounded(completion),
         "executor_cpu_us_for_each_before": rounded(history),
-        **{name: rounded(value) for name, value in others.items()},
-        **{name: rounded((each[name] - one[name]) * a_completion) for name in ("log_bytes", "postgres_table_bytes")},
+        # Of the short runs: the longer they are, the more of the time's own work is counted, above all commits.
+        **{name: rounded(_a_completion(spent, name)) for name in _OTHERS},
+        **{name: rounded(_SHORT * _a_completion(sizes, name)) for name in ("log_bytes", "postgres_table_bytes")},
     }
 
 
-def _spent(stack: Stack, runs: int, repeats: int) -> Mapping[_Shape, list[Mapping[str, float]]]:
-    """Give the CPU microseconds a run of each process, for every shape and repeat."""
-    spent: defaultdict[_Shape, list[Mapping[str, float]]] = defaultdict(list)
+def _a_completion(figures: _Spent, name: str) -> float:
+    """Give the difference that a completion makes in runs of few calls."""
+    one, each = shapes(_SHORT)
+    return (figures[each][name] - figures[one][name]) / (each[0] - one[0])
+
+
+def _spent(stack: Stack, runs: int, repeats: int) -> _Spent:
+    """Give the CPU microseconds a run of each process, medians over the repeats."""
+    found: defaultdict[_Shape, list[Mapping[str, float]]] = defaultdict(list)
     with opened(stack) as world:
         processes = world.processes(world.start_all())
         warm_up(world, processes, _WARM_UP_S)
         for repeat in range(repeats):
-            for turns, calls in (*_SHORT.shapes, *_LONG.shapes):
+            for turns, calls in (*shapes(_SHORT), *shapes(_LONG)):
                 before = processes.cpu_s()
                 drive(world, Plan(turns=turns, calls=calls), runs)
-                spent[turns, calls].append(spent_us(before, processes.cpu_s(), runs))
+                found[turns, calls].append(spent_us(before, processes.cpu_s(), runs))
             progress(f"repeat {repeat + 1} of {repeats}: measured")
-    return spent
-
-
-def _extra(spent: Mapping[_Shape, list[Mapping[str, float]]], pair: _Pair, name: str) -> float:
-    """Give how much more a run of the second kind costs, medians over the repeats."""
-    one, each = (statistics.median(costs[name] for costs in spent[shape]) for shape in pair.shapes)
-    return each - one
+    return {
+        shape: {name: statistics.median(costs[name] for costs in repeated) for name in repeated[0]}
+        for shape, repeated in found.items()
+    }
 
 
 def main(arguments: Sequence[str]) -> int:

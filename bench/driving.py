@@ -17,6 +17,7 @@ CALLS: Final = 20
 _LOOK_S: Final = 0.02
 # Looking counts all rows of the runs: it takes no more than this part of the time, since Postgres is measured as well.
 _LOOKING_PART: Final = 0.02
+_LONGEST_PAUSE_S: Final = 0.25
 
 Call = tuple[str, dict[str, Any]]
 NOOP: Final[Call] = ("noop", {})
@@ -97,9 +98,12 @@ def drive(world: World, plan: Plan, runs: int) -> Driven:
 
         look()
         submit(world, plan, run_ids)
-        while (looked := look())[0] < runs:
+        while True:
+            ended, took = look()
+            if ended >= runs:
+                break
             world.services.check()
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{runs} runs should have ended within {PATIENCE_S:.0f} s")
-            time.sleep(max(_LOOK_S, looked[1] / _LOOKING_PART))
+            time.sleep(min(max(_LOOK_S, took / _LOOKING_PART), _LONGEST_PAUSE_S))
     return Driven(run_ids, applied)

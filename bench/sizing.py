@@ -53,18 +53,18 @@ def needs(runs: int, known: Mapping[str, float]) -> Needs:
     """Compute what so many active runs need; the formulas stand on the page in the same order."""
     running = runs * known["running_part"]
     rate = running / known["seconds_a_step"]
-    a_step = _a_step(known)
+    step = a_step(known)
     room = known["full_at"]
     memory = running * known["active_bytes"]
     executors = 1 + max(
-        math.ceil(rate * a_step.executor_us * _US / room),
+        math.ceil(rate * step.executor_us * _US / room),
         math.ceil(memory / (known["executor_gib"] * _GIB)),
     )
-    compactors = 1 + math.ceil(rate * a_step.events / (known["compactor_events_per_s"] * room))
+    compactors = 1 + math.ceil(rate * step.events / (known["compactor_events_per_s"] * room))
     partitions = max(12, 2 * executors, 2 * compactors, math.ceil(running / known["running_a_partition"]))
-    written = rate * a_step.log_bytes * known["replicas"]
+    written = rate * step.log_bytes * known["replicas"]
     brokers = max(
-        math.ceil(rate * a_step.kafka_us * _US * known["replicas"] / (known["broker_cores"] * room)),
+        math.ceil(rate * step.kafka_us * _US * known["replicas"] / (known["broker_cores"] * room)),
         math.ceil(written / (known["broker_mib_per_s"] * _MIB)),
         math.ceil(6 * partitions * known["replicas"] / known["replicas_a_broker"]),
         int(known["replicas"]),
@@ -81,15 +81,15 @@ def needs(runs: int, known: Mapping[str, float]) -> Needs:
         restore_s=running / partitions * known["restore_us"] * _US,
         brokers=brokers,
         broker_mib_per_s=written / brokers / _MIB,
-        postgres_cores=math.ceil(rate * a_step.postgres_us * _US / room),
-        postgres_gib=runs * known["steps_a_run"] * a_step.postgres_bytes / _GIB,
-        log_gib_a_day=rate * a_step.log_bytes * 86_400 / _GIB,
+        postgres_cores=math.ceil(rate * step.postgres_us * _US / room),
+        postgres_gib=runs * known["steps_a_run"] * step.postgres_bytes / _GIB,
+        log_gib_a_day=rate * step.log_bytes * 86_400 / _GIB,
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """What a step costs, its part of the completions included."""
+class Step:
+    """What a step costs with its part of the completions."""
 
     executor_us: float
     kafka_us: float
@@ -99,20 +99,20 @@ class _Step:
     postgres_bytes: float
 
 
-def _a_step(known: Mapping[str, float]) -> _Step:
-    """Add the completions to the calls that they ask for."""
+def a_step(known: Mapping[str, float]) -> Step:
+    """Add the completions to the calls that they ask for; a few are in what was measured of the calls."""
     completions = known["completions_a_step"]
+    more = max(0.0, completions - known["completions_included"])
     before = known["steps_a_run"] * completions / 2
-    looking_back = completions * before * known["history_executor_us"]
 
     def both(what: str) -> float:
-        return known[what] + completions * known[f"completion_{what}"]
+        return known[what] + more * known[f"completion_{what}"]
 
-    return _Step(
-        executor_us=both("executor_us") + looking_back,
+    return Step(
+        executor_us=both("executor_us") + completions * before * known["history_executor_us"],
         kafka_us=both("kafka_us"),
         postgres_us=both("postgres_us"),
-        events=known["events_a_step"] + completions * known["completion_events"],
+        events=both("events"),
         log_bytes=both("log_bytes"),
         postgres_bytes=both("postgres_bytes"),
     )

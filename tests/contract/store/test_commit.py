@@ -1,6 +1,7 @@
 """What a commit writes, and when it writes nothing. The same for memory and Postgres."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,27 @@ async def test_two_first_commits_at_once_leave_one(store: AnyStore) -> None:
     outcomes = await asyncio.gather(*commits, return_exceptions=True)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["PartitionRow", "StaleCompactor"]
     assert len(await store.runs(status=None, agent=None, limit=10)) == 1
+
+
+async def test_a_stale_commit_of_several_parts_writes_none_of_them(store: AnyStore) -> None:
+    """Nor does it disturb the next one."""
+    first = await store.commit(rows.commit())
+    second = await store.commit(rows.commit(first))
+    parts: dict[str, Any] = {
+        "runs": [rows.run()],
+        "snapshots": [rows.snapshot()],
+        "chunks": [rows.chunk()],
+        "opened_waits": [rows.wait()],
+        "rebuilt": ["run"],
+        "unreadable": ["other"],
+    }
+    for _ in range(2):
+        with pytest.raises(StaleCompactor):
+            await store.commit(rows.commit(first, **parts))
+    assert (await store.run("run"), await store.waits("run"), await store.load_runs(["run"])) == (None, [], {})
+    await store.commit(rows.commit(second, **parts))
+    assert [wait.wait_id for wait in await store.waits("run")] == [rows.wait().wait_id]
+    assert len((await store.load_runs(["run"]))["run"].snapshots) == 1
 
 
 async def test_a_commit_on_a_version_that_is_ahead_is_stale(store: AnyStore) -> None:

@@ -148,8 +148,9 @@ def test_check_says_which_service_is_missing(runfold: Commands, service: Service
     service("runfold_step_executor")
     runfold(*line, "60")
     found = _checked(runfold, code=1)
-    assert (found["executors"]["status"], found["compactor"]["status"]) == ("ok", "wrong")
+    assert (found["executors"]["status"], found["compactor"]["status"]) == ("note", "wrong")
     assert "none came within 15 s" in found["compactor"]["detail"]
+    assert "not known while the tables are behind" in found["executors"]["detail"]
 
     service("runfold_snapshot_compactor")
     until_waiting(runfold, "run-4")

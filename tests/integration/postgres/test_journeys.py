@@ -84,8 +84,16 @@ async def test_a_read_and_every_commit_wait_for_the_server_once(postgres_dsn: st
         assert counter.journeys - before == _PROOF + 1
 
         before = counter.journeys
-        full = rows.commit(row, runs=[rows.run()], snapshots=[rows.snapshot()], opened_waits=[rows.wait()])
-        await store.commit(full)
+        parts: dict[str, Any] = {
+            "runs": [rows.run()],
+            "snapshots": [rows.snapshot()],
+            "chunks": [rows.chunk()],
+            "opened_waits": [rows.wait()],
+            "opened_calls": [rows.call()],
+            "rebuilt": ["run"],
+            "unreadable": ["other"],
+        }
+        await store.commit(rows.commit(row, **parts))
         assert counter.journeys - before == _PROOF + 1
 
         before = counter.journeys

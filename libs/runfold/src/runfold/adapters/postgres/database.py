@@ -182,5 +182,5 @@ class Database:
         return [await cursor.fetchall() for cursor in cursors]
 
     async def execute(self, connection: Connection, name: str, **arguments: object) -> int:
-        """Run a named statement and give the number of rows that it touched."""
+        """Run a named statement and give the number of rows that it touched; of no meaning yet within ``together``."""
         return (await connection.execute(self.statements[name], arguments)).rowcount
