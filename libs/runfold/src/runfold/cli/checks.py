@@ -10,7 +10,7 @@ from runfold.adapters.kafka.admin import check_topics, setup_topics
 from runfold.adapters.kafka.errors import KafkaConfigError, KafkaUnavailable
 from runfold.adapters.kafka.inputs import KafkaInputs
 from runfold.adapters.kafka.log import KafkaLog
-from runfold.adapters.postgres import migrate
+from runfold.adapters.postgres import StoreMisconfigured, migrate
 from runfold.cli.explain import address, one_line, what_failed
 from runfold.cli.finding import Finding, Status
 from runfold.cli.service_findings import of_services
@@ -135,8 +135,10 @@ async def _services(settings: ClientSettings) -> list[Finding]:
             for opened in (log, inputs):
                 stack.push_async_callback(opened.close)
             return of_services(await keeping_up(log, inputs, store, settings.partitions))
-    except (KafkaUnavailable, LogUnavailable, StoreUnavailable, InstallationError) as error:
+    except (LogUnavailable, StoreUnavailable) as error:
         return [Finding("services", "unreachable", one_line(error), "run `runfold check` again")]
+    except (InstallationError, StoreMisconfigured) as error:
+        return [Finding("tables", "wrong", one_line(error), _SET_UP)]
 
 
 async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:

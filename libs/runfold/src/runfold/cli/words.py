@@ -122,7 +122,10 @@ def lifts(wait: Json) -> str:
         case "version_mismatch":
             return f"`runfold resume {run} --accept-version --by NAME`, or deploy the version that it started under"
         case "unknown_agent":
-            return "start an executor whose app has this agent: the run then goes on by itself"
+            return (
+                "start an executor whose app has this agent, and the run goes on by itself; if the name is misspelt, "
+                f"`runfold cancel {run} --reason TEXT --by NAME`"
+            )
         case _:
             return f"mend the cause, then `runfold resume {run} --by NAME`"
 

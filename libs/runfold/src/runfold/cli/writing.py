@@ -203,11 +203,9 @@ async def report_started(client: Client, submitted: Submitted, timeout_s: float)
         CommandError: It was refused.
     """
     is_refused = False
+    settled = None
     try:
-        if await _report(client, submitted, timeout_s) is not None:
-            for wait in await still_open(client, submitted.run_id):
-                if wait["reason"] == "unknown_agent":
-                    say(wait_notice(wait))
+        settled = await _report(client, submitted, timeout_s)
     except CommandError:
         is_refused = True
         raise
@@ -215,6 +213,10 @@ async def report_started(client: Client, submitted: Submitted, timeout_s: float)
         if not is_refused:
             sys.stdout.write(submitted.run_id + "\n")
             sys.stdout.flush()
+    if settled is not None:
+        for wait in await still_open(client, submitted.run_id):
+            if wait["reason"] == "unknown_agent":
+                say(wait_notice(wait))
 
 
 async def _report(client: Client, submitted: Submitted, timeout_s: float) -> Settled | None:
@@ -229,16 +231,10 @@ async def _report(client: Client, submitted: Submitted, timeout_s: float) -> Set
 
 async def still_open(client: Client, run_id: str) -> list[dict[str, Any]]:
     """Give a run's open waits as a hint; none where they cannot be read at once: something else has to be said."""
-    from runfold.client import RunNotFoundError  # noqa: PLC0415 - the adapters are heavy, and not always there
-    from runfold.ports.blobs import BlobsUnavailable  # noqa: PLC0415 - the same
-    from runfold.ports.log import LogUnavailable, LogUnrecoverable  # noqa: PLC0415 - the same
-    from runfold.ports.store import StoreUnavailable  # noqa: PLC0415 - the same
-
-    unreadable = (StoreUnavailable, BlobsUnavailable, LogUnavailable, LogUnrecoverable, RunNotFoundError, TimeoutError)
     try:
         async with asyncio.timeout(_HINT_S):
             found: list[dict[str, Any]] = (await client.show(run_id))["waits"]
-    except unreadable:
+    except Exception:  # noqa: BLE001 - whatever is wrong with them, a hint does not change what became of the input
         return []
     return found
 
