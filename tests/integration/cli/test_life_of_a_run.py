@@ -144,6 +144,7 @@ def test_check_says_which_service_is_missing(runfold: Commands, service: Service
     found = _checked(runfold)
     assert (found["executors"]["status"], found["compactor"]["status"]) == ("note", "ok")
     assert "nobody took 1 input" in found["executors"]["detail"]
+    assert runfold.err == "something waits for the services: looking for up to 15 s whether it moves\n"
 
     service("runfold_step_executor")
     runfold(*line, "60")

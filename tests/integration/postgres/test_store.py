@@ -217,3 +217,25 @@ async def test_queries_that_must_stay_cheap_use_their_indexes(
     assert "runs_newest" in plan("select run_id from runs order by started_at desc, run_id limit 10")
     dangling = "select run_id from open_calls where recovery in ('lookup', 'manual') order by inserted_at limit 10"
     assert "open_calls_dangling" in plan(dangling)
+
+
+async def test_no_cancellation_is_lost_while_a_connection_is_waited_for(
+    postgres_dsn: str, postgres_schema: str, store: PostgresStore
+) -> None:
+    """Chaos: a sweep went on behind the end of its epoch, its owner waited for it, and nobody had the partition.
+
+    The moment is the round of the event loop in which a connection becomes free; without the mend about one in thirty
+    of these is lost under Python 3.11.
+    """
+    await store.commit(rows.commit(runs=[rows.run()]))
+    crowded = await open_store(postgres_dsn, postgres_schema, max_size=1)
+    try:
+        for rounds in range(300):
+            asked = [asyncio.create_task(crowded.covered_as_of(3, {"run": 5})) for _ in range(4)]
+            for _ in range(rounds % 60):
+                await asyncio.sleep(0)
+            cancelled = [task for task in asked if task.cancel()]
+            await asyncio.wait(asked)
+            assert all(task.cancelled() for task in cancelled)
+    finally:
+        await crowded.close()

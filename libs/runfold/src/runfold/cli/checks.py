@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 
 from runfold.adapters.kafka.admin import check_topics, setup_topics
@@ -13,13 +13,14 @@ from runfold.adapters.kafka.log import KafkaLog
 from runfold.adapters.postgres import StoreMisconfigured, migrate
 from runfold.cli.explain import address, one_line, what_failed
 from runfold.cli.finding import Finding, Status
+from runfold.cli.running import say
 from runfold.cli.service_findings import of_services
 from runfold.cli.words import counted
 from runfold.ports.blobs import BlobMissing, BlobsUnavailable
 from runfold.ports.log import LogUnavailable
 from runfold.ports.store import StoreUnavailable
 from runfold.ports.topics import Topics
-from runfold.runtime.keeping_up import keeping_up
+from runfold.runtime.keeping_up import PATIENCE_S, keeping_up
 from runfold.service.errors import InstallationError
 from runfold.service.reach import blobs_of, kafka_config, knock_at_kafka, probe_blobs, reach_postgres
 from runfold.service.settings import ClientSettings, SettingsError
@@ -134,11 +135,25 @@ async def _services(settings: ClientSettings) -> list[Finding]:
             log, inputs = KafkaLog(config, topics), KafkaInputs(config, topics)
             for opened in (log, inputs):
                 stack.push_async_callback(opened.close)
-            return of_services(await keeping_up(log, inputs, store, settings.partitions))
+            return of_services(await keeping_up(log, inputs, store, settings.partitions, _told_sleep()))
     except (LogUnavailable, StoreUnavailable) as error:
         return [Finding("services", "unreachable", one_line(error), "run `runfold check` again")]
     except (InstallationError, StoreMisconfigured) as error:
         return [Finding("tables", "wrong", one_line(error), _SET_UP)]
+
+
+def _told_sleep() -> Callable[[float], Awaitable[None]]:
+    """Give a sleep that says, the first time, what is waited for."""
+    was_told = False
+
+    async def sleep(seconds: float) -> None:
+        nonlocal was_told
+        if not was_told:
+            was_told = True
+            say(f"something waits for the services: looking for up to {PATIENCE_S:g} s whether it moves")
+        await asyncio.sleep(seconds)
+
+    return sleep
 
 
 async def _blobs(settings: ClientSettings) -> AsyncIterator[Finding]:

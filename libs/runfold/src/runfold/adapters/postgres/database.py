@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -16,6 +17,7 @@ from runfold.adapters.postgres.statements import check_schema, load_statements
 from runfold.ports.store import StoreUnavailable
 
 Connection = psycopg.AsyncConnection[DictRow]
+C = TypeVar("C", bound="psycopg.AsyncConnection[Any]")
 Asked = tuple[str, Mapping[str, object]]
 """The name of a query, and its arguments."""
 
@@ -81,6 +83,29 @@ def _said(error: Exception) -> str:
     return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
+@asynccontextmanager
+async def lent(pool: AsyncConnectionPool[C], timeout_s: float | None = None) -> AsyncIterator[C]:
+    """Lend a connection, and raise a cancellation of this task that the pool has dropped.
+
+    Up to Python 3.11 ``asyncio.wait_for``, by which the pool waits for a connection, drops one that comes in the same
+    round of the event loop as what it waits for (python/cpython#86296). The task would go on for ever, and who has
+    cancelled it would wait for it.
+    """
+    task = asyncio.current_task()
+    known = 0 if task is None else task.cancelling()
+
+    def check() -> None:
+        if task is not None and task.cancelling() > known:
+            raise asyncio.CancelledError
+
+    try:
+        async with pool.connection(timeout_s) as connection:
+            check()  # before anything is done with it
+            yield connection
+    finally:
+        check()
+
+
 class Database:
     """The pool and the statements of one schema.
 
@@ -130,7 +155,7 @@ class Database:
             StoreMisconfigured: The tables are missing.
         """
         with translated(self.schema, proven=self.proven):
-            async with asyncio.timeout(self._timeout_s), self._pool.connection() as connection:
+            async with asyncio.timeout(self._timeout_s), lent(self._pool) as connection:
                 yield connection
 
     async def fetch(self, connection: Connection, name: str, **arguments: object) -> list[DictRow]:

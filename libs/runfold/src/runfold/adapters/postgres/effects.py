@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import TupleRow, tuple_row
 from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
-from runfold.adapters.postgres.database import check_dsn
+from runfold.adapters.postgres.database import check_dsn, lent
 from runfold.adapters.postgres.errors import StoreMisconfigured
 from runfold.adapters.postgres.statements import check_schema, fill, load_migrations, load_statements
 from runfold.core.events import Outcome
@@ -104,7 +104,7 @@ class PostgresEffects:
         """See ``ports.effects.EffectsTable``."""
         stage = _Stage()
         try:
-            async with self._transactions.connection(timeout=wait_s) as connection:
+            async with lent(self._transactions, wait_s) as connection:
                 async with connection.transaction():
                     stored = await self._begin(connection, effect, wait_s, hold_s)
                     if stored is not None:
@@ -223,7 +223,7 @@ class PostgresEffects:
     @contextlib.asynccontextmanager
     async def _question(self, longer_s: float = 0.0, effect: Effect | None = None) -> AsyncIterator[Connection]:
         try:
-            async with asyncio.timeout(self._timeout_s + longer_s), self._questions.connection() as connection:
+            async with asyncio.timeout(self._timeout_s + longer_s), lent(self._questions) as connection:
                 yield connection
         except _AWAY as error:
             raise self._translated(error, is_commit=False, effect=effect) from error
