@@ -114,6 +114,16 @@ async def test_a_compactor_that_takes_over_late_is_well(world: World) -> None:
     assert world.waited == 11.0
 
 
+async def test_a_compactor_that_is_behind_is_waited_for_before_inputs_are_judged(world: World) -> None:
+    """It has come on, and may bring the inputs' records with what it still lacks."""
+    world.append(5)
+    world.ask()
+    world.meanwhile[1.0] = lambda: world.fold(2)
+    world.meanwhile[3.0] = lambda: world.fold(5, Position(1))
+    assert await world.verdict() == Verdict()
+    assert world.waited == 3.0
+
+
 async def test_inputs_that_nobody_takes(world: World) -> None:
     """Those that came meanwhile included; settled ones above the first are none."""
     world.append(4)

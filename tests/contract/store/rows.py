@@ -67,3 +67,16 @@ def call(**changes: Any) -> OpenCallRow:
 def commit(row: PartitionRow | None = None, **parts: Any) -> Commit:
     """A commit onto a row, by default the first one of partition 3."""
     return Commit(partition() if row is None else row, **parts)
+
+
+def every_part() -> dict[str, Any]:
+    """What a commit may write beside the partition's row, one of each kind."""
+    return {
+        "runs": [run()],
+        "snapshots": [snapshot()],
+        "chunks": [chunk()],
+        "opened_waits": [wait()],
+        "opened_calls": [call()],
+        "rebuilt": ["run"],
+        "unreadable": ["other"],
+    }

@@ -1,7 +1,6 @@
 """What a commit writes, and when it writes nothing. The same for memory and Postgres."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -45,19 +44,11 @@ async def test_a_stale_commit_of_several_parts_writes_none_of_them(store: AnySto
     """Nor does it disturb the next one."""
     first = await store.commit(rows.commit())
     second = await store.commit(rows.commit(first))
-    parts: dict[str, Any] = {
-        "runs": [rows.run()],
-        "snapshots": [rows.snapshot()],
-        "chunks": [rows.chunk()],
-        "opened_waits": [rows.wait()],
-        "rebuilt": ["run"],
-        "unreadable": ["other"],
-    }
     for _ in range(2):
         with pytest.raises(StaleCompactor):
-            await store.commit(rows.commit(first, **parts))
+            await store.commit(rows.commit(first, **rows.every_part()))
     assert (await store.run("run"), await store.waits("run"), await store.load_runs(["run"])) == (None, [], {})
-    await store.commit(rows.commit(second, **parts))
+    await store.commit(rows.commit(second, **rows.every_part()))
     assert [wait.wait_id for wait in await store.waits("run")] == [rows.wait().wait_id]
     assert len((await store.load_runs(["run"]))["run"].snapshots) == 1
 

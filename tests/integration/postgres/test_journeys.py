@@ -84,16 +84,7 @@ async def test_a_read_and_every_commit_wait_for_the_server_once(postgres_dsn: st
         assert counter.journeys - before == _PROOF + 1
 
         before = counter.journeys
-        parts: dict[str, Any] = {
-            "runs": [rows.run()],
-            "snapshots": [rows.snapshot()],
-            "chunks": [rows.chunk()],
-            "opened_waits": [rows.wait()],
-            "opened_calls": [rows.call()],
-            "rebuilt": ["run"],
-            "unreadable": ["other"],
-        }
-        await store.commit(rows.commit(row, **parts))
+        await store.commit(rows.commit(row, **rows.every_part()))
         assert counter.journeys - before == _PROOF + 1
 
         before = counter.journeys

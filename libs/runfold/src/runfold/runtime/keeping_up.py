@@ -78,7 +78,7 @@ async def keeping_up(
     first = await asyncio.gather(*map(look_at, range(partitions)))
     verdict = judged(first, first)
     looks = int(PATIENCE_S / _AGAIN_S)
-    while looks and (verdict.unfolded or verdict.untaken):
+    while looks and (verdict.unfolded or verdict.untaken or verdict.unknown):
         looks -= 1
         await sleep(_AGAIN_S)
         verdict = judged(first, await asyncio.gather(*map(look_at, range(partitions))))
@@ -94,14 +94,13 @@ async def look(partition: int, log: ReadableLog, inputs: InputTopics, store: Sna
     row = await store.partition(partition)
     try:
         if row is None:
-            end = (await log.bounds(partition)).end
+            end, topics = (await log.bounds(partition)).end, await inputs.identities()
         else:
-            end = (await inspect(row, log, store)).end
-            await check_inputs(row, inputs)
+            end, topics = (await inspect(row, log, store)).end, await check_inputs(row, inputs)
     except LogUnrecoverable as error:
         return Look(damage=str(error))
     settled = waiting = 0
-    for topic in await inputs.identities():
+    for topic in topics:
         position = Position() if row is None else row.positions.of(topic)
         counted = _count(position, await inputs.bounds(topic, partition))
         settled, waiting = settled + counted[0], waiting + counted[1]
